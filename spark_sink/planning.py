@@ -233,8 +233,11 @@ def batch_start(start: Offsets, end: Offsets, *, may_follow: bool, fail: bool) -
         return Offsets(end.ids, end.start)
     if not start.is_start:
         return start
-    for each, offset in end.next.items():
-        if offset < start.next.get(each, offset) and not may_follow:
+    ends = {each: offset for each, offset in end.next.items() if each in start.next}
+    # It had messages: if no partition has any from this start on, all of them began earlier.
+    has_any = any(start.next[each] < offset for each, offset in ends.items())
+    for each, offset in ends.items():
+        if not may_follow and (offset < start.next[each] or not has_any):
             lost(
                 f"{partition_name(each)}: the query's first batch, which ends at offset {offset}, "
                 "did not finish, and where it began is not known: an earlier release has planned "

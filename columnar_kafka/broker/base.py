@@ -129,8 +129,8 @@ class ConsumerBroker(Protocol):
     def watermarks(self, partitions: Sequence[TopicPartition], timeout: float) -> Watermarks:
         """Return the first offset of each partition, and the one after its last message.
 
-        A client of its own asks, so any thread may call this at any time. It blocks for two
-        requests to each leader.
+        A client of its own asks, so any thread may call this at any time. It blocks for logging in
+        (for up to 10 s where ``oauth_cb`` makes a token), and for two requests to each leader.
 
         Raises:
             KafkaException: a partition's error; ``_TIMED_OUT`` after `timeout` seconds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import (
@@ -47,7 +48,14 @@ def _offsets(
 ) -> dict[Partition, int]:
     """Return an offset of each partition. Kafka's times -2 and -1 are its beginning and end."""
     asked = [TopicPartition(each.topic, each.partition, at) for each in partitions]
-    found = client.offsets_for_times(asked, seconds_left(deadline))
+    try:
+        found = client.offsets_for_times(asked, seconds_left(deadline))
+    except KafkaException as error:  # so it says where a client has not connected in time
+        is_late = time.monotonic() >= deadline
+        if error.args[0].code() != KafkaError._ALL_BROKERS_DOWN or not is_late:
+            raise
+        reason = "Failed to get watermark offsets: Local: Timed out"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason)) from error
     for each in found:
         if each.error is not None:
             reason = f"Failed to get watermark offsets: {each.error.str()}"

@@ -402,7 +402,8 @@ class Consumer(StockConsumer):
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """Return how much is still to be read of these partitions, by default of all assigned.
 
-        A second consumer asks Kafka: other threads may poll meanwhile, and no callback is served.
+        A second consumer connects and asks Kafka: other threads may poll meanwhile, no callback is
+        served but ``oauth_cb``, which may take 10 s more. A partition may be named twice.
         Before a partition's first record this is from where it was assigned, or the commit, or 0.
 
         Raises:

@@ -97,7 +97,8 @@ class Positions:
             return []
         asked = [TopicPartition(*key) for key in seen]
         ends = self._broker.watermarks(asked, seconds_left(deadline))  # others may poll meanwhile
-        return [lag_of(key, each, *ends[key]) for key, each in seen.items()]
+        keys = seen if partitions is None else map(key_of, partitions)  # some may be there twice
+        return [lag_of(key, seen[key], *ends[key]) for key in keys]
 
     def _seen(
         self, partitions: list[TopicPartition] | None, deadline: float

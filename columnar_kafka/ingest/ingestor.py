@@ -173,7 +173,7 @@ class Ingestor:
                 SESSION["session.timeout.ms"],
             )
             return self._run(
-                {key: each for key, each in self._config.items() if key not in SESSION}
+                Hidden({key: each for key, each in self._config.items() if key not in SESSION})
             )
         finally:
             self.has_ended = True  # the clients have closed: that may hang

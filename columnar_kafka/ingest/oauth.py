@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import pkgutil
+import threading
 import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ __all__ = ["NamedOauthCb", "named_oauth_cb"]
 
 _log: Final = logging.getLogger(__name__)
 
+_WAIT: Final = 10.0
+"""Seconds; so long confluent-kafka's clients wait for their first token."""
 _LONGEST: Final = 10 * 366 * 86_400.0
 """A token that is valid for longer has its expiry in milliseconds."""
 
@@ -35,24 +39,26 @@ class NamedOauthCb:
     def __call__(self, config: str | None) -> Any:
         """Return a token, and what else the function says of it.
 
-        Called by a thread of librdkafka's when a client is created, and before a token expires.
+        Called by a thread of librdkafka's when a client is created, and before a token expires. The
+        function has a thread of its own, and is waited for as long as a client waits for a token: a
+        client cannot be closed meanwhile.
 
         Args:
             config: ``sasl.oauthbearer.config``.
 
         Raises:
-            ConfigError: the function does not return what librdkafka takes.
-            Exception: whatever the function raises. Either is logged: librdkafka tries again, and
-                says only that it has got no token in time.
+            ConfigError: the function does not return what librdkafka takes, or not in time.
+            BaseException: whatever the function raises. Either is logged: librdkafka tries again,
+                and says only that it has got no token in time.
         """
+        given = Hidden({"config": config})
+        del config
         try:
-            found = self._function(config)
-            _check(found)
-        except Exception as error:
+            return _call(self._function, given)["token"]
+        except BaseException as error:
             reason = error if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             _log.error("oauth_cb=%s: no token: %s", self._name, reason)
             raise
-        return found
 
     def __reduce__(self) -> tuple[Callable[[str], NamedOauthCb], tuple[str]]:
         """Have another process import the function."""
@@ -103,22 +109,58 @@ def named_oauth_cb(name: str | NamedOauthCb) -> NamedOauthCb:
     return NamedOauthCb(str(name), function)
 
 
-def _check(found: Any) -> None:
-    """Check a token that a function has returned; the text has nothing of it."""
-    expected = "(token, seconds since 1970 when it expires)"
-    if not isinstance(found, tuple) or len(found) < 2 or not isinstance(found[0], str):  # noqa: PLR2004
-        raise ConfigError(
-            f"the function has returned a {type(found).__name__}: it must return {expected}"
-        )
-    token, expiry = found[:2]
-    if not token:
-        raise ConfigError(f"the function has returned an empty token: it must return {expected}")
-    if not isinstance(expiry, int | float):
-        raise ConfigError(f"its expiry is a {type(expiry).__name__}: it must return {expected}")
+def _call(function: Callable[[str | None], Any], given: Hidden) -> Hidden:
+    """Call a function in a thread of its own; return its result as `token`, if it is one."""
+    outcome = Hidden()
+
+    def call() -> None:
+        try:
+            outcome["token"] = function(given["config"])
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            outcome["error"] = error
+
+    thread = threading.Thread(target=call, name="columnar-kafka-oauth", daemon=True)
+    thread.start()
+    thread.join(_WAIT)
+    if "error" in outcome:
+        raise outcome["error"]
+    if "token" not in outcome:
+        raise ConfigError(f"the function has not returned within {_WAIT:g} s")
+    if (wrong := _what_is_wrong(outcome["token"])) is not None:
+        raise ConfigError(wrong)
+    return outcome
+
+
+def _what_is_wrong(token: Any) -> str | None:
+    """Say what librdkafka would not take of a function's result; the text has nothing of it.
+
+    This frame is gone when that is raised.
+    """
+    expected = "it must return (token, seconds since 1970 when it expires)"
+    match token:
+        case (str(text), int() | float() as expiry):
+            texts = [text]
+        case (str(text), int() | float() as expiry, str(principal)):
+            texts = [text, principal]
+        case (str(text), int() | float() as expiry, str(principal), dict(extensions)):
+            texts = [text, principal, *extensions, *extensions.values()]
+        case tuple():
+            types = ", ".join(type(each).__name__ for each in token)
+            return f"the function has returned ({types}): {expected}, then principal and extensions"
+        case _:
+            return f"the function has returned a {type(token).__name__}: {expected}"
+    if not text:
+        return f"the function has returned an empty token: {expected}"
+    if not all(map(_can_be_sent, texts)):
+        return "token, principal, and names and values of extensions must be texts in UTF-8"
     now = time.time()
     if expiry > now + _LONGEST:
-        raise ConfigError(
-            f"it expires at {expiry:.0f}: that must be in seconds since 1970, not milliseconds"
-        )
-    if expiry <= now:
-        raise ConfigError(f"it expires at {expiry}, which is over")
+        return f"it expires at {expiry:.0f}: that must be in seconds since 1970, not milliseconds"
+    return None if expiry > now else f"it expires at {expiry}, which is over"
+
+
+def _can_be_sent(text: Any) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except (AttributeError, UnicodeEncodeError):
+        return False

@@ -68,13 +68,11 @@ class ObjectFiles:
         self._url = url.rstrip("/")
         self.options = storage = Hidden(storage)
         self._refuses_taken_names = False  # until it was seen
-        config: Any = Hidden()
+        config: Any = Hidden(storage)
         client: Any = Hidden()
-        for name, value in storage.items():
+        for name in storage:
             if (key := name.lower().removeprefix("aws_")) in _CLIENT_KEYS:
-                client[key] = value
-            else:
-                config[name] = value
+                client[key] = config.pop(name)
         if self._url.startswith("s3"):
             # By parts, which S3 completes only if there is no object of that name.
             config.setdefault("aws_copy_if_not_exists", "multipart")

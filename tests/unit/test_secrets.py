@@ -184,7 +184,10 @@ FAILS: dict[str, Callable[[], Any]] = {
     ).run(),
     "verify": lambda: verify_topic({**CONFIG, "enable.auto.commit": True}, "t", lake("parquet")),
     "object store": lambda: open_table(
-        "parquet", "s3://bucket/t", storage={**STORAGE, "aws_nonsense": "x"}
+        "parquet", "s3://bucket/t", storage={"aws_nonsense": "x", **STORAGE}
+    ),
+    "object store, client": lambda: open_table(
+        "parquet", "s3://bucket/t", storage={"aws_timeout": "x", **STORAGE, "proxy_url": SECRET}
     ),
     "iceberg": lambda: open_table(
         "iceberg", "a.b", storage={**STORAGE, "nonsense": "x"}, catalog=CATALOG

@@ -199,6 +199,19 @@ def test_all_that_is_assigned_is_told_of(kafka) -> None:
     assert [(each.partition, each.messages) for each in consumer.lag()] == [(0, 2), (1, 3)]
 
 
+def test_a_partition_that_is_named_twice_is_told_of_twice(kafka) -> None:
+    plain(kafka, 2)
+    plain(kafka, 3, partition=1)
+    named = [TopicPartition("t", each) for each in (1, 0, 1)]
+    consumer = kafka.Consumer(CONFIG)
+    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
+    assert [(each.partition, each.messages) for each in consumer.lag(named)] == [
+        (1, 3),
+        (0, 2),
+        (1, 3),
+    ]
+
+
 def test_an_unknown_partition_is_an_error(kafka) -> None:
     with pytest.raises(KafkaException, match="Unknown partition"):
         assigned_consumer(kafka).lag([TopicPartition("t", 7)])

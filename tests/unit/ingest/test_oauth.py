@@ -7,18 +7,20 @@ import pickle
 import re
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.ingest import oauth
 from columnar_kafka.ingest.oauth import named_oauth_cb
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MODULE = """
-import time
+import threading, time
 token = lambda config: (f"token of {config}", time.time() + 60)
 with_extensions = lambda config: ("t", time.time() + 60, "me", {"a": "b"})
 a_name = "me"
@@ -31,6 +33,16 @@ nothing = lambda config: None
 empty = lambda config: ("", time.time() + 60)
 class Nested:
     token = token
+def exits(config):
+    raise SystemExit("no")
+principal = lambda config: ("t", time.time() + 60, 7)
+extensions = lambda config: ("t", time.time() + 60, "me", {"a": 1})
+too_many = lambda config: ("secret", time.time() + 60, "me", {}, 5)
+never_expires = lambda config: ("t", float("nan"))
+surrogate = lambda config: ("\\ud800", time.time() + 60)
+null = lambda config: ("a\\0", time.time() + 60)
+def blocks(config):
+    threading.Event().wait(60)
 """
 
 
@@ -106,6 +118,13 @@ def test_what_is_no_function_is_named(name: Any, match: str) -> None:
         ("only_a_token", r"returned a str: it must return \(token, seconds since 1970"),
         ("nothing", "returned a NoneType"),
         ("empty", "an empty token"),
+        ("exits", "SystemExit: no"),
+        ("principal", r"returned \(str, float, int\): it must .* then principal and extensions"),
+        ("extensions", "values of extensions must be texts in UTF-8"),
+        ("too_many", r"returned \(str, float, str, dict, int\)"),
+        ("never_expires", "expires at nan, which is over"),
+        ("surrogate", "must be texts in UTF-8"),
+        ("null", "must be texts in UTF-8"),
     ],
 )
 def test_what_librdkafka_would_not_say_is_logged(
@@ -113,9 +132,30 @@ def test_what_librdkafka_would_not_say_is_logged(
 ) -> None:
     """It asks again later, and in the end says that no token was set in time."""
     found = named_oauth_cb(f"some_tokens:{name}")
-    with caplog.at_level(logging.ERROR), pytest.raises((PermissionError, ConfigError)):
+    with caplog.at_level(logging.ERROR), pytest.raises((PermissionError, ConfigError, SystemExit)):
         found(None)
     [message] = caplog.messages
     assert message.startswith(f"oauth_cb=some_tokens:{name}: no token: ")
     assert re.search(match, message)
     assert "secret" not in caplog.text
+
+
+def test_a_client_does_not_wait_for_one_that_blocks(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be closed meanwhile, and the process not end."""
+    monkeypatch.setattr(oauth, "_WAIT", 0.01)
+    found = named_oauth_cb("some_tokens:blocks")
+    with pytest.raises(ConfigError, match=r"has not returned within 0\.01 s"):
+        found(None)
+    assert "oauth_cb=some_tokens:blocks: no token: " in caplog.text
+
+
+def test_no_frame_shows_a_token_or_what_it_is_made_of() -> None:
+    for name in ("too_many", "only_a_token", "fails"):
+        with pytest.raises((ConfigError, PermissionError)) as raised:
+            named_oauth_cb(f"some_tokens:{name}")("secret")
+        report = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+        for frame in report.stack:
+            if frame.filename == oauth.__file__:
+                assert "secret" not in str(frame.locals)

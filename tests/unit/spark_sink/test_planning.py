@@ -87,6 +87,16 @@ def test_a_start_that_was_asked_for_after_the_end_is_not_past_it() -> None:
     assert batch_start(asked, end, may_follow=False, fail=False) == offsets(t=[3])
 
 
+def test_a_first_batch_that_would_be_empty_began_earlier() -> None:
+    """It was planned, so it had messages, and nothing has come since."""
+    asked = offsets(t=[3, 5])
+    asked = asked.started_at(asked.next)
+    with pytest.raises(ColumnarError, match=r"t\[0\]: .* first batch, which ends at offset 3, did"):
+        batch_start(asked, offsets(t=[3, 5]), may_follow=False, fail=True)
+    known = batch_start(asked, offsets(t=[3, 9]), may_follow=False, fail=True)
+    assert known == offsets(t=[3, 5])
+
+
 @pytest.mark.parametrize(
     "found",
     [
