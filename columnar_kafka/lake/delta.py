@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from columnar_kafka.config import Hidden
@@ -27,12 +27,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
 from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy
 from columnar_kafka.lake.commit import BaseTable, Head
-from columnar_kafka.lake.delta_actions import (
-    file_actions,
-    indexed,
-    state_lacking,
-    table_schema,
-)
+from columnar_kafka.lake.delta_actions import add_columns, file_actions, indexed, table_schema
 from columnar_kafka.lake.delta_history import newest_record
 from columnar_kafka.lake.delta_merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.delta_schema import (
@@ -410,10 +405,8 @@ class DeltaLakeTable(BaseTable["State"]):
             raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
         if new == old:
             return ""
-        changed = [each for each in new["fields"] if each not in old["fields"]]
         try:
-            state_lacking(table, old, new)
-            table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
+            add_columns(table, old, new)
         except CommitFailedError as error:
             return f"{error}"
         except DeltaError as error:

@@ -6,7 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Field
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from columnar_kafka.lake.delta_merging import logged_files
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.delta_schema import JsonObject
     from columnar_kafka.lake.model import StagedFile
 
-__all__ = ["file_actions", "indexed", "state_lacking", "table_schema"]
+__all__ = ["add_columns", "file_actions", "indexed", "table_schema"]
 
 
 def table_schema(table: DeltaTable) -> dict[str, Any]:
@@ -56,18 +57,32 @@ def file_actions(
     return actions
 
 
-def state_lacking(table: DeltaTable, old: JsonObject, new: JsonObject) -> None:
-    """Have the log say of each file that it has no values in the columns that a table gets.
+def add_columns(table: DeltaTable, old: JsonObject, new: JsonObject) -> None:
+    """Have a table get the columns that are new, and the log say that no file has values in them.
+
+    These are two commits; a file that lands in between would be one of which the log says nothing.
 
     Raises:
-        CommitFailedError: another commit came first.
+        CommitFailedError: another commit came first, or in between.
+        DeltaError: columns cannot be added.
     """
+    version = table.version() + _state_lacking(table, old, new)
+    table.update_incremental()
+    if table.version() != version:
+        raise CommitFailedError(f"version {table.version()} came while columns were added")
+    changed = [each for each in new["fields"] if each not in old["fields"]]
+    fields = [Field.from_json(json.dumps(each)) for each in changed]
+    table.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
+
+
+def _state_lacking(table: DeltaTable, old: JsonObject, new: JsonObject) -> bool:
+    """Have the log say of each file that it has no values in columns; return if that was needed."""
     before = {each["name"] for each in old["fields"]}
     metadata = table.metadata()
     after = indexed_columns(new, metadata.partition_columns, metadata.configuration)
     columns = [path for path in sorted(after) if path[0] not in before]
     if not columns or "deletionVectors" in (table.protocol().writer_features or ()):
-        return  # what was deleted by a vector would come back
+        return False  # what was deleted by a vector would come back
     actions: list[AddAction | RemoveAction] = [
         AddAction(
             path, file.nbytes, dict(file.partition), file.modified, False, file.lacking(columns)
@@ -80,6 +95,7 @@ def state_lacking(table: DeltaTable, old: JsonObject, new: JsonObject) -> None:
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=properties
         )
+    return bool(actions)
 
 
 def indexed(table: DeltaTable) -> Collection[tuple[str, ...]]:

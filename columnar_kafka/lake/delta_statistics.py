@@ -122,8 +122,11 @@ def lacking(footer: pq.FileMetaData, indexed: Collection[Path]) -> list[Path]:
 def restated(records: int, least: Any, most: Any, nulls: Any, columns: Collection[Path]) -> str:
     """Return statistics that were read from the log, of a file without some `columns`.
 
-    Readers would take it that these have values, because the log says nothing of them.
+    Readers would take it that these have values, because the log says nothing of them. A NaN, which
+    is a bound to Spark, is one that no value reaches to others.
     """
+    if _has_nan(least) or _has_nan(most):
+        least = most = None
     return _statistics(
         records,
         least and _stated_tree(least, is_upper=False),
@@ -131,6 +134,12 @@ def restated(records: int, least: Any, most: Any, nulls: Any, columns: Collectio
         _stated_tree(nulls or {}, is_upper=False),
         columns,
     )
+
+
+def _has_nan(values: Any) -> bool:
+    if isinstance(values, dict):
+        return any(map(_has_nan, values.values()))
+    return isinstance(values, float) and math.isnan(values)
 
 
 def _stated_tree(values: Mapping[str, Any], *, is_upper: bool) -> dict[str, Any]:

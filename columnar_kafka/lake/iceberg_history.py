@@ -203,21 +203,15 @@ def _expire(table: Table, ends: Sequence[Snapshot]) -> None:
     ids = [each.snapshot_id for each in ends]
     _Expiry(transaction, ids, table.metadata.refs).commit()
     transaction.commit_transaction()
-    left = {each.snapshot_id: each for each in table.metadata.snapshots}
-    # A snapshot has the manifests of its parent, or new ones: those whose parent is gone have all
-    # that is older than they. The newest of each branch are read for what was added once more.
-    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    roots = [
-        each for id_, each in left.items() if id_ in heads or each.parent_snapshot_id not in left
-    ]
-    used = {path: each for found in _manifests(table.io, roots) for path, each in found.items()}
+    left = table.metadata.snapshots
+    used = {path: each for found in _manifests(table.io, left) for path, each in found.items()}
     if removed:
         for each in used.values():
             entries = each.fetch_manifest_entry(table.io, discard_deleted=True)
             removed.difference_update(entry.data_file.file_path for entry in entries)
     # pyiceberg leaves the manifest of a commit behind that it has merged with older ones.
     merged = {f"{found[1]}-m0.avro" for path in manifests if (found := _MERGED.fullmatch(path))}
-    lists = {each.manifest_list for each in ends if each.snapshot_id not in left}
+    lists = {each.manifest_list for each in ends if each not in left}
     _remove(table.io, [*removed, *(manifests | merged).difference(used), *lists])
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, every_type
 from pyiceberg.expressions import EqualTo
 from questions import ask
@@ -138,6 +142,45 @@ def test_rows_without_a_column_that_came_later_are_found(lake: Any) -> None:
     for number in range(len(tables)):
         put(lake, segments_of(tables)[: number + 1])
     ask(lake, pa.concat_tables(tables, promote_options="permissive"))
+
+
+def test_what_lands_while_columns_are_added_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log says of each file in the table that it has no values in them, in a commit before."""
+    lake = DeltaLake(tmp_path / "lake")
+    tables = [pa.table({"n": [1, 2]}), pa.table({"n": [5], "more": ["m"]})]
+    other = pa.table({"n": [3, 4]})
+    put(lake, segments_of(tables[:1]))
+    state, adds = DeltaTable.create_write_transaction, []
+
+    def between(*args: Any, **given: Any) -> None:
+        state(*args, **given)
+        if not adds:
+            adds.append(args)
+            put(lake, [segment(other, partition=1)])
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", between)
+    put(lake, segments_of(tables))
+    monkeypatch.undo()
+    assert adds[0][2] == "append"
+    ask(lake, pa.concat_tables([*tables, other], promote_options="permissive"))
+
+
+def test_a_nan_among_the_bounds_of_another_program_is_not_stated_again(tmp_path: Path) -> None:
+    """It is no JSON, at which readers would fail; and beside it filters miss rows."""
+    lake = DeltaLake(tmp_path / "lake")
+    tables = [pa.table({"x": [1.0]}), pa.table({"x": [3.0], "more": ["m"]})]
+    put(lake, segments_of(tables[:1]))
+    pq.write_table(tables[0], lake.root / "other.parquet")
+    size = (lake.root / "other.parquet").stat().st_size
+    bounds = {"minValues": {"x": 1.0}, "maxValues": {"x": "NaN"}, "nullCount": {"x": 0}}
+    stated = json.dumps({"numRecords": 1, **bounds})
+    add = AddAction("other.parquet", size, {}, 0, data_change=True, stats=stated)
+    table = lake.load()
+    table.create_write_transaction([add], "append", table.schema())
+    put(lake, segments_of(tables))  # the log is to say that the file has no values in the new one
+    ask(lake, pa.concat_tables([tables[0], *tables], promote_options="permissive"))
 
 
 def test_columns_after_the_first_32_are_found(tmp_path: Path) -> None:

@@ -400,3 +400,43 @@ def test_a_table_with_partitions_and_growth_expires(lake: IcebergLake) -> None:
     assert snapshots(lake) == [5, 6]
     assert lake.read().num_rows == 12
     check_files(lake)
+
+
+@pytest.mark.parametrize("merged_first", [False, True])
+def test_every_snapshot_that_stays_can_be_read_after_a_rollback_and_a_merge(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, *, merged_first: bool
+) -> None:
+    """What was rolled back shares files with what a merge has taken out of the head."""
+    rows_of: dict[int, int] = {}
+
+    def noted() -> int:
+        table = lake.load()
+        at = table.metadata.current_snapshot_id
+        rows_of[at] = table.scan().to_arrow().num_rows
+        return at
+
+    land_each(lake, range(1), keep_snapshots=1000)
+    noted()
+    for offset in (1, 2):
+        put(lake.table(keep_snapshots=1000), range(offset + 1))
+        kept = noted()
+    if merged_first:
+        lake.table(keep_snapshots=1000).compact(LARGE)
+    else:
+        put(lake.table(keep_snapshots=1000), range(4))
+    noted()
+    with lake.opened() as table:
+        table.manage_snapshots().rollback_to_snapshot(kept).commit()
+    put(lake.table(keep_snapshots=1000, reland=True), range(5))
+    noted()
+    days_pass(monkeypatch)
+    lake.table(keep_snapshots=1000).compact(LARGE)
+    noted()
+    put(lake.table(keep_snapshots=1000), range(6))
+    noted()
+    table = lake.load()
+    left = [each.snapshot_id for each in table.metadata.snapshots]
+    assert len(left) == len(rows_of) - 1  # what was rolled back has expired
+    for each in left:
+        assert table.scan(snapshot_id=each).to_arrow().num_rows == rows_of[each]
+    check_files(lake)
