@@ -4,6 +4,7 @@
 //! No panic may leave an entry: it would be a `BaseException` to Python, and end the process where there
 //! is no frame of PyO3's around it.
 
+use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +30,8 @@ pub fn import() {
         let text = info.to_string().replace('\n', " ");
         *LAST.lock().unwrap_or_else(PoisonError::into_inner) = text;
         if COUNT.fetch_add(1, Relaxed) == 0 {
-            eprintln!("columnar-kafka's native core {info}"); // the process may end here
+            // The process may end here. Nobody may be reading, at which `eprintln` would panic.
+            let _ = writeln!(io::stderr(), "columnar-kafka's native core {info}");
         }
     }));
 }

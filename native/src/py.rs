@@ -181,9 +181,11 @@ impl<'a> Ref<'a> {
         if self.class().cast() != class {
             return None;
         }
-        // SAFETY: the class writes its text in C; a new reference, or null with an exception.
+        // SAFETY: the class, which cannot be changed, writes its text in C; a new reference, or null
+        // with an exception. `PyObject_Str` would look for signals first, and collect garbage.
         let text = without_collector(self.py(), || unsafe {
-            Bound::from_owned_ptr_or_opt(self.py(), ffi::PyObject_Str(self.as_ptr()))
+            let write = (*self.class()).tp_str?;
+            Bound::from_owned_ptr_or_opt(self.py(), write(self.as_ptr()))
         });
         Ref::of(&text?).text()?.utf8(&mut Vec::new()).map(read)
     }
