@@ -200,18 +200,17 @@ class Sender:
     def _run(self) -> None:
         failures = 0
         while not self._stopping:
-            now = self._clock()
             try:
+                now = self._clock()
                 wait = self.run_once(now)
                 left = self._queue.sleep(self._clock(), now + wait) - self._clock()
+                failures = 0
+                self._progress.set()
+                self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
             except BaseException:  # noqa: BLE001 - the thread outlives whatever a step did to it
                 failures += 1
                 self._progress.set()
                 self._wait_after(failures)
-            else:
-                failures = 0
-                self._progress.set()
-                self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
 
     def _wait_after(self, failures: int) -> None:
         """Wait before a step that failed is tried again, whoever wakes the thread meanwhile.

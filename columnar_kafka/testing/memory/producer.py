@@ -162,9 +162,11 @@ class MemoryProducer:
         """Serve acknowledgements; return how many. Waits for the first, for ever when negative."""
         self._wait(lambda: bool(self._acknowledged), timeout)
         served = 0
-        while self._acknowledged:
-            # Only where a function is called, another thread can run, or a handler raise: here,
-            # as in librdkafka, as soon as the acknowledgement has been handed over.
+        while True:
+            # Only where a function is called, or a loop begins again, another thread can run, or a
+            # handler: here, as in librdkafka, once the acknowledgement has been handed over.
+            if not self._acknowledged:
+                break
             acknowledge, error, message = self._acknowledged[0]
             del self._acknowledged[0]
             acknowledge(error, message)
