@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field
-from deltalake.schema import PrimitiveType
+from deltalake.schema import PrimitiveType, StructType
 from lakes import (
     FENCE,
     GENERATIONS,
@@ -19,6 +19,7 @@ from lakes import (
     audit,
     lake_at,
     targets,
+    wrong,
 )
 from questions import ask
 from segments import produced, segment
@@ -26,7 +27,7 @@ from segments import produced, segment
 from columnar_kafka import native
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_actions, iceberg_commit
-from columnar_kafka.lake.bounds import RepairResult, repair, wrong_files
+from columnar_kafka.lake.bounds import RepairResult, repair
 from columnar_kafka.lake.model import NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
@@ -78,12 +79,6 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def put(lake: Any, messages: list[SourceMessage], mode: Mode = Mode.STITCHED) -> Any:
     layout = Layout(mode=mode)
     return land(messages, table=lake.table(), generations=GENERATIONS, layout=layout)
-
-
-def wrong(lake: Any) -> list[tuple[str, ...]]:
-    """Return the columns in which each wrong file hides rows."""
-    table = lake.table()
-    return [each.columns for each in wrong_files(table, table.head())]
 
 
 def test_a_table_from_before_is_put_right_and_nothing_lands_twice(
@@ -201,6 +196,21 @@ def test_a_delta_table_to_which_others_add_a_column_is_put_right(tmp_path: Path)
     put(lake, [segment(data)])
     lake.load().alter.add_columns([Field("more", PrimitiveType("string"))])
     expected = data.append_column("more", pa.nulls(2, pa.string()))
+    with pytest.raises(AssertionError, match="more null"):
+        ask(lake, expected)
+    assert wrong(lake) == [("more",)]
+    repair(lake.table())
+    assert wrong(lake) == []
+    ask(lake, expected)
+
+
+def test_a_delta_table_to_which_others_add_a_struct_is_put_right(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1, 2]})
+    put(lake, [segment(data)])
+    members = [Field("x", PrimitiveType("long")), Field("y", PrimitiveType("boolean"))]
+    lake.load().alter.add_columns([Field("more", StructType(members))])
+    expected = data.append_column("more", pa.nulls(2, pa.struct({"x": pa.int64(), "y": pa.bool_()})))
     with pytest.raises(AssertionError, match="more null"):
         ask(lake, expected)
     assert wrong(lake) == [("more",)]
