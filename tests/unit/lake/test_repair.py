@@ -232,6 +232,28 @@ def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
     ask(lake, data)
 
 
+@pytest.mark.skipif(not native.enabled, reason="there is no native core")
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(4)", "full"])
+def test_right_bounds_stay_right_whatever_metrics_an_iceberg_table_has_later(
+    tmp_path: Path, earlier: pytest.MonkeyPatch, mode: str
+) -> None:
+    lake = IcebergLake(tmp_path / "lake")
+    right = pa.table({"n": [1, 2], "text": ["a" * 40, "b" * 40], "bytes": [b"a" * 40, b"b" * 40]})
+    put(lake, [segment(right)])
+    other = IcebergLake(tmp_path / "other")
+    put(other, produced(TABLES))
+    earlier.undo()
+    for each in lake, other:
+        with each.opened() as table, table.transaction() as change:
+            change.set_properties({"write.metadata.metrics.default": mode})
+    assert wrong(lake) == []
+    assert repair(lake.table()) == RepairResult(files=1, repaired=0, left=0)
+    assert wrong(other) == [("x",)]
+    assert repair(other.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(other) == []
+    ask(other, ROWS)
+
+
 @pytest.mark.parametrize("renamed", [True, False])
 def test_files_from_before_a_column_was_renamed_or_dropped_are_looked_at(
     tmp_path: Path, earlier: pytest.MonkeyPatch, *, renamed: bool
