@@ -41,6 +41,7 @@ __all__ = [
     "read_footer",
     "repair",
     "stage_copy",
+    "with_nan",
     "wrong_files",
 ]
 
@@ -151,22 +152,28 @@ def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[Wron
                     yield found
 
 
-def read_footer(source: Any, opened: Callable[[], Any]) -> Footer:
-    """Read the footer of a landed file, and the columns that may hide a NaN.
-
-    Args:
-        source: what `LandedFile.footer` returns.
-        opened: returns what pyarrow can read any part of the file from.
+def read_footer(source: Any) -> Footer:
+    """Read the footer of a landed file; `source` is what `LandedFile.footer` returns.
 
     Raises:
         OSError, pa.ArrowException: the file cannot be read.
     """
     tail = _tail(source)
     metadata = pq.read_metadata(pa.BufferReader(tail))
-    if has_encrypted_columns(tail[:-_TAIL]):
-        return Footer(metadata, frozenset(), is_encrypted=True)
-    nan = frozenset(_hidden(metadata, opened))
-    return Footer(metadata, nan, is_encrypted=False)
+    return Footer(metadata, frozenset(), has_encrypted_columns(tail[:-_TAIL]))
+
+
+def with_nan(footer: Footer, opened: Callable[[], Any]) -> Footer:
+    """Return a file's footer with the columns that hide a NaN; blocks to read those that may.
+
+    `opened` returns what pyarrow can read any part of the file from.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read.
+    """
+    if footer.is_encrypted:
+        return footer
+    return footer._replace(nan=frozenset(_hidden(footer.metadata, opened)))
 
 
 def _hidden(metadata: pq.FileMetaData, opened: Callable[[], Any]) -> Iterator[int]:

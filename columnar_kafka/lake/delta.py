@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
-from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy
+from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy, with_nan
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.delta_actions import (
     file_actions,
@@ -236,7 +236,7 @@ class DeltaLakeTable(BaseTable["State"]):
     ) -> WrongFile | None:
         with unreadable(path):
             opened = partial(self._files.open, self.root / path)
-            footer = read_footer(self._footer(path, file.nbytes), opened)
+            footer = with_nan(read_footer(self._footer(path, file.nbytes)), opened)
             columns = wrong_columns(file, footer, indexed)
             wrong = as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
         return wrong and wrong._replace(can_be_mended=file.is_canonical)

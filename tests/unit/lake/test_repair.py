@@ -17,18 +17,22 @@ from lakes import (
     DirectoryLake,
     IcebergLake,
     audit,
+    compared,
     lake_at,
     targets,
     wrong,
 )
+from pyarrow import orc
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
 from questions import ask
 from segments import produced, segment
 
 from columnar_kafka import native
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import delta_actions, iceberg_commit
+from columnar_kafka.lake import bounds, delta_actions, iceberg_commit
 from columnar_kafka.lake.bounds import RepairResult, repair
-from columnar_kafka.lake.model import NotLandedError
+from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
 from columnar_kafka.segment import encoder
@@ -210,7 +214,9 @@ def test_a_delta_table_to_which_others_add_a_struct_is_put_right(tmp_path: Path)
     put(lake, [segment(data)])
     members = [Field("x", PrimitiveType("long")), Field("y", PrimitiveType("boolean"))]
     lake.load().alter.add_columns([Field("more", StructType(members))])
-    expected = data.append_column("more", pa.nulls(2, pa.struct({"x": pa.int64(), "y": pa.bool_()})))
+    expected = data.append_column(
+        "more", pa.nulls(2, pa.struct({"x": pa.int64(), "y": pa.bool_()}))
+    )
     with pytest.raises(AssertionError, match="more null"):
         ask(lake, expected)
     assert wrong(lake) == [("more",)]
@@ -275,6 +281,40 @@ def test_files_from_before_a_column_was_renamed_or_dropped_are_looked_at(
     with right.opened() as table, table.update_schema() as update:
         update.delete_column("n")
     assert repair(right.table()) == RepairResult(files=1, repaired=0, left=0)
+
+
+def test_files_of_other_programs_in_an_iceberg_table_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither ORC, which is not opened, nor the values of Parquet."""
+    lake = IcebergLake(tmp_path / "lake")
+    data = pa.table({"n": [1], "x": [math.nan]})
+    messages = [segment(data), segment(data, offset=1, number=1)]
+    put(lake, messages[:1])
+    put(lake, messages)
+    place = lake.root / "data" / "other.orc"
+    orc.write_table(data, str(place))
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{place}",
+        file_format=FileFormat.ORC,
+        partition=Record(),
+        file_size_in_bytes=place.stat().st_size,
+        spec_id=0,
+        record_count=1,
+    )
+    with lake.opened() as table:
+        table.append(data)
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            append.append_data_file(file)
+    monkeypatch.setattr(bounds, "columns_with_nan", lambda batch: looked_at.append(batch) or [])
+    looked_at: list[pa.RecordBatch] = []
+    assert repair(lake.table()) == RepairResult(files=4, repaired=0, left=0)
+    assert (wrong(lake), looked_at) == ([], [])
+    assert lake.table().compact(1 << 20) == CompactResult(files_before=4, files=3)
+    found = [(each.kind, each.reason) for each in compared(lake, messages).findings]
+    assert ("not committed", "rows of no message: another program has written them") in found
+    assert [kind for kind, _ in found] == ["not provable", "not committed"]
 
 
 def test_a_place_without_a_table_and_a_directory_are_errors(tmp_path: Path) -> None:
