@@ -298,6 +298,9 @@ class DeltaLakeTable(BaseTable["State"]):
             for file in admission.lands
         }
         schemas = [each.schema.to_arrow_schema() for each in footers.values()]
+        # What replaces files lands nothing: their rows are the table's, whatever it is like now,
+        # and a restore to before it undoes nothing.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
         if table is None:
             self._create(schemas[0])
             return "the table was created"  # the next try finds it
@@ -308,10 +311,8 @@ class DeltaLakeTable(BaseTable["State"]):
                     f"{self._uri}: nothing has landed: {file} was staged for another partitioning: "
                     "stage the input again"
                 )
-        if grows := self._grow(table, schemas):
+        if not replaced and (grows := self._grow(table, schemas)):
             return grows
-        # What replaces files lands nothing, so a restore to before it undoes nothing either.
-        replaced = {path for paths in admission.replaced.values() for path in paths}
         record = CommitRecord(
             sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )

@@ -153,7 +153,14 @@ def _stated(bounds: Any, path: Path) -> Any:
 
 
 def _covers(stated: Any, exact: Any, *, is_upper: bool) -> bool:
-    """Return whether a bound as readers have it, times in milliseconds, is one of the values."""
-    if isinstance(stated, datetime.datetime) and is_upper:
-        return bool(exact - stated < _MILLISECOND)
-    return bool(stated >= exact if is_upper else stated <= exact)
+    """Return whether a bound as readers have it, times in milliseconds, is one of the values.
+
+    The columns of another program's file may have other types than the table's. What cannot be
+    compared is none.
+    """
+    try:
+        if isinstance(stated, datetime.datetime) and is_upper:
+            return bool(exact - stated < _MILLISECOND)
+        return bool(stated >= exact if is_upper else stated <= exact)
+    except TypeError:
+        return False

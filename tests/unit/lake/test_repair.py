@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType, StructType
+from deltalake.transaction import AddAction
 from lakes import (
     FENCE,
     GENERATIONS,
@@ -32,6 +35,8 @@ from columnar_kafka import native
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import bounds, delta_actions, iceberg_commit
 from columnar_kafka.lake.bounds import RepairResult, repair
+from columnar_kafka.lake.delta_merging import logged_files
+from columnar_kafka.lake.fences import CREATED
 from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.stage import land
@@ -236,6 +241,77 @@ def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
     assert repair(lake.table()) == RepairResult(files=2, repaired=2, left=0)
     assert lake.read().num_rows == 2
     ask(lake, data)
+
+
+def add_file(lake: DeltaLake, data: pa.Table, bounds: dict[str, Any], **how: Any) -> None:
+    """Have another program add a file with these bounds, both lower and upper."""
+    place = lake.root / "other.parquet"
+    pq.write_table(data, str(place), **how)
+    nulls = dict.fromkeys(data.column_names, 0)
+    stated = {"minValues": bounds, "maxValues": bounds, "nullCount": nulls}
+    text = json.dumps({"numRecords": data.num_rows} | stated)
+    action = AddAction(place.name, place.stat().st_size, {}, 0, True, text)
+    table = lake.load()
+    table.create_write_transaction([action], "append", table.schema())
+
+
+WHEN = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+@pytest.mark.parametrize("fault", ["types", "nulls", "columns", "a copy"])
+def test_a_file_that_could_not_land_is_put_right_and_changes_no_schema(
+    tmp_path: Path, fault: str
+) -> None:
+    """Readers read it, so it is the table's: Spark writes such times and columns."""
+    lake = DeltaLake(tmp_path / "lake")
+    names = {"n": "long", "flag": "boolean", "when": "timestamp", "x": "double"}
+    columns = [
+        Field(name, PrimitiveType(kind), nullable=(fault, name) != ("nulls", "n"))
+        for name, kind in names.items()
+    ]
+    DeltaTable.create(
+        str(lake.root), Schema(columns), configuration=CREATED, raise_if_key_not_exists=False
+    )
+    data = pa.table({"n": [2], "flag": [True], "when": pa.array([WHEN], pa.timestamp("us", "UTC"))})
+    written = data.append_column("x", pa.array([math.nan if fault == "a copy" else 1.0]))
+    more = written.append_column("extra", pa.array(["hidden"]))
+    stored = more if fault in ("columns", "a copy") else written
+    stated = {"n": 2, "when": "2024-01-01T00:00:00.000Z", "x": 1.0}  # none of the flag
+    add_file(lake, stored, stated, use_deprecated_int96_timestamps=fault == "types")
+    schema = lake.load().schema().to_json()
+    assert len(wrong(lake)) == 1
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(lake) == []
+    assert lake.load().schema().to_json() == schema
+    ask(lake, written)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "bound"),
+    [
+        ("timestamp", pa.array([WHEN.replace(tzinfo=None)], pa.timestamp("us")), WHEN.isoformat()),
+        ("timestamp_ntz", pa.array([WHEN], pa.timestamp("us", "UTC")), WHEN.isoformat()[:19]),
+        ("date", pa.array([WHEN], pa.timestamp("us", "UTC")), "2024-01-01"),
+        ("string", pa.array([5, 17]), "5"),
+        ("long", pa.array(["5", "17"]), 5),
+        ("long", pa.array([5.0, 7.0]), 5),
+    ],
+    ids=str,
+)
+def test_bounds_of_values_of_another_type_are_never_right(
+    tmp_path: Path, kind: str, values: pa.Array, bound: Any
+) -> None:
+    """They cannot be compared: none are stated anew."""
+    lake = DeltaLake(tmp_path / "lake")
+    columns = [Field("n", PrimitiveType("long")), Field("x", PrimitiveType(kind))]
+    DeltaTable.create(str(lake.root), Schema(columns))
+    data = pa.table({"n": [1] * len(values), "x": values})
+    add_file(lake, data, {"n": 1, "x": bound})
+    assert wrong(lake) == [("x",)]
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(lake) == []
+    assert not logged_files(lake.load())["other.parquet"].has_bounds
+    assert lake.read()["x"].cast(values.type) == pa.chunked_array([values])
 
 
 @pytest.mark.skipif(not native.enabled, reason="there is no native core")
