@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.manifest import FileFormat
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.bounds import as_wrong, read_footer, with_nan
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import Fence, PartitionValues, StagedFile
 
 __all__ = ["checks", "current_files", "file_content", "files_to_merge", "landed_file"]
+
+
+_PARQUET: Final = "PARQUET"  # of pyiceberg's FileFormat
 
 
 def current_files(table: Any) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def files_to_merge(
     files: dict[str, StagedFile] = {}
     layouts: dict[str, bytes] = {}
     for uri, file in current.items():
-        if file.spec_id != table.spec().spec_id or file.file_format != FileFormat.PARQUET:
+        if file.spec_id != table.spec().spec_id or file.file_format != _PARQUET:
             continue
         with unreadable(uri):
             footer = pq.read_metadata(table.io.new_input(uri).open())
@@ -132,7 +134,7 @@ def checks(
         return wrong._replace(can_be_mended=fits)
 
     for uri, file in current_files(table).items():
-        if file.file_format == FileFormat.PARQUET:
+        if file.file_format == _PARQUET:
             yield uri, partial(checked, uri, file)
 
 

@@ -39,7 +39,9 @@ from columnar_kafka.lake.delta_merging import logged_files
 from columnar_kafka.lake.fences import CREATED
 from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment import encoder
 
 if TYPE_CHECKING:
@@ -243,9 +245,16 @@ def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
     ask(lake, data)
 
 
-def add_file(lake: DeltaLake, data: pa.Table, bounds: dict[str, Any], **how: Any) -> None:
+def add_file(
+    lake: DeltaLake,
+    data: pa.Table,
+    bounds: dict[str, Any],
+    *,
+    path: str = "other.parquet",
+    **how: Any,
+) -> None:
     """Have another program add a file with these bounds, both lower and upper."""
-    place = lake.root / "other.parquet"
+    place = lake.root / path
     pq.write_table(data, str(place), **how)
     nulls = dict.fromkeys(data.column_names, 0)
     stated = {"minValues": bounds, "maxValues": bounds, "nullCount": nulls}
@@ -284,6 +293,33 @@ def test_a_file_that_could_not_land_is_put_right_and_changes_no_schema(
     assert wrong(lake) == []
     assert lake.load().schema().to_json() == schema
     ask(lake, written)
+
+
+def test_a_file_that_cannot_be_read_or_copied_is_left(
+    tmp_path: Path, earlier: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are put right."""
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1, 2], "x": [1.0, math.nan], "flag": [True, False]})
+    put(lake, [segment(data.drop(["x"]))])
+    earlier.undo()
+    put(lake, [segment(data.drop(["x"])), segment(data, offset=1, number=1)])
+    for name in "copied.parquet", "unreadable.parquet":
+        add_file(lake, data, {"n": 2, "x": 1.0}, path=name)
+    (lake.root / "unreadable.parquet").write_bytes(b"PAR1 and no more PAR1")
+    monkeypatch.setattr(Stitcher, "append", refuses)
+    result = repair(lake.table())
+    assert result == RepairResult(files=4, repaired=1, left=2)
+    assert [each.partition(": ")[0] for each in sorted(result.reasons)] == [
+        "copied.parquet",
+        "unreadable.parquet",
+    ]
+    assert wrong(lake) == [("_kafka", "flag", "n", "x")]
+    assert len(list(lake.root.glob("*/*.parquet"))) == 2
+
+
+def refuses(*_: Any) -> None:
+    raise StitchError("an encrypted column")
 
 
 @pytest.mark.parametrize(
