@@ -43,4 +43,6 @@ def repair(
     if result.left:
         for each in result.reasons:
             typer.echo(each, err=True)
-        fail(f"{result.left:,} files still may: have the program that wrote them rewrite them")
+        fail(
+            f"{result.left:,} files stay as they are: have the program that wrote them rewrite them"
+        )

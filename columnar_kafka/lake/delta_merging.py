@@ -120,7 +120,7 @@ def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -
     """
     metadata = footer.metadata
     for path in lacking(metadata, () if footer.is_encrypted else indexed):
-        # A struct's members may lack statistics, as `delta_statistics` says.
+        # Members of a struct may lack statistics; see `delta_statistics`.
         if file.has_bounds and _stated(file.nulls, path[:1]) is None:
             yield path[0]
     for number, path, arrow in file_leaves(metadata, indexed):
