@@ -32,6 +32,7 @@ from segments import segments
 from support import is_long
 
 from columnar_kafka.lake.audit import TopicAudit
+from columnar_kafka.lake.bounds import wrong_files
 from columnar_kafka.lake.dead_letters import DeadLetters
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.directory import ParquetDirectory
@@ -347,6 +348,12 @@ def staged(
 def put(table: Any, offsets: Iterable[int], **layout: Any) -> CommitResult:
     """Land segments."""
     return land(segments(offsets), table=table, generations=GENERATIONS, layout=Layout(**layout))
+
+
+def wrong(lake: Any) -> list[tuple[str, ...]]:
+    """Return the columns in which each wrong file of a table hides rows."""
+    table = lake.table()
+    return [each.columns for each in wrong_files(table, table.head())]
 
 
 def audit(

@@ -41,4 +41,8 @@ def repair(
     text = f"{result.repaired:,} of {result.files:,} files had filters miss rows, and no longer do"
     typer.echo(json.dumps(asdict(result)) if as_json else text)
     if result.left:
-        fail(f"{result.left:,} files still do: have the program that wrote them rewrite them")
+        for each in result.reasons:
+            typer.echo(each, err=True)
+        fail(
+            f"{result.left:,} files stay as they are: have the program that wrote them rewrite them"
+        )

@@ -219,8 +219,11 @@ class TopicAudit:
                 self._find("past the fence", "the table has no fence of this partition", claim)
         if is_alone and not self.report.expired:
             for segment, file in self._by_id.left(plain=self._decoder is not None):
-                what = "a row of" if segment.startswith(PLAIN_ID) else "segment"
-                reason = f"{what} {segment} is not a message of the topic"
+                if not segment:
+                    reason = "rows of no message: another program has written them"
+                else:
+                    what = "a row of" if segment.startswith(PLAIN_ID) else "segment"
+                    reason = f"{what} {segment} is not a message of the topic"
                 self._find("not committed", reason, file=file)
         return self.report
 

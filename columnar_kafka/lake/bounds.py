@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar, cast
 
@@ -20,6 +20,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import CommitTarget
 from columnar_kafka.lake.merging import as_staged, fence_names, merge_runs, merged_metadata
 from columnar_kafka.lake.model import StagedFile
+from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment.encoder import columns_with_nan
 from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA, has_encrypted_columns
@@ -41,6 +42,7 @@ __all__ = [
     "read_footer",
     "repair",
     "stage_copy",
+    "with_nan",
     "wrong_files",
 ]
 
@@ -75,11 +77,15 @@ class WrongFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairResult:
-    """How many files a table has; how many of them hid rows, and no longer do, or still do."""
+    """How many files a table has; how many of them hid rows, and no longer do, or still may.
+
+    `reasons` say of each that is left which it is, and why.
+    """
 
     files: int
     repaired: int
     left: int
+    reasons: tuple[str, ...] = field(default=(), compare=False)
 
 
 Check = Callable[[], WrongFile | None]
@@ -111,13 +117,14 @@ class RepairTarget(CommitTarget[State], Protocol[State]):
 
 
 def repair(table: LakeTable) -> RepairResult:
-    """Put the bounds of a table's files right, in one commit; no row and no fence changes.
+    """Put the bounds of a table's files right, in one commit; no row, schema and fence changes.
 
-    Blocks while it reads them. Others may land and read meanwhile.
+    Blocks while it reads them. Others may land and read meanwhile. A file that cannot be read or
+    copied is left.
 
     Raises:
         LakeError, OSError: there is no table, it is a directory, which states no bounds, or a file
-            cannot be read or written.
+            cannot be written.
         NotLandedError, MayHaveLandedError: as `commit`.
     """
     target = cast("RepairTarget[Any]", table)
@@ -126,16 +133,33 @@ def repair(table: LakeTable) -> RepairResult:
     head = target.head()
     if not head.exists:
         raise LakeError(f"{target}: there is no table")
-    found = [each for _, check in target.checks(head) if (each := check()) is not None]
-    wrong = {each.file.path: each for each in found if each.can_be_mended}
+    left: dict[str, str] = {}
+    wrong: dict[str, WrongFile] = {}
+    for path, check in target.checks(head):
+        try:
+            each = check()
+        except LakeError as error:
+            left[path] = f"{error}"
+            continue
+        if each is not None and each.can_be_mended:
+            wrong[path] = each
+        elif each is not None:
+            left[path] = f"{path}: filters on {', '.join(each.columns)} may miss rows"
+
+    def mended(run: Run) -> StagedFile | None:
+        path = run[0][0]
+        try:
+            return target.mended(head, wrong[path])
+        except LakeError as error:
+            left[path] = f"{error}"
+            return None
+
     runs = ([(path, each.file)] for path, each in wrong.items())
-
-    def mended(run: Run) -> StagedFile:
-        return target.mended(head, wrong[run[0][0]])
-
     merge_runs(target, runs, mended, target.paths)
+    repaired = len(wrong.keys() - left)
+    reasons = tuple(left.values())
     files = len(target.paths(head))
-    return RepairResult(files=files, repaired=len(wrong), left=len(found) - len(wrong))
+    return RepairResult(files=files, repaired=repaired, left=len(left), reasons=reasons)
 
 
 def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[WrongFile]:
@@ -151,22 +175,28 @@ def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[Wron
                     yield found
 
 
-def read_footer(source: Any, opened: Callable[[], Any]) -> Footer:
-    """Read the footer of a landed file, and the columns that may hide a NaN.
-
-    Args:
-        source: what `LandedFile.footer` returns.
-        opened: returns what pyarrow can read any part of the file from.
+def read_footer(source: Any) -> Footer:
+    """Read the footer of a landed file; `source` is what `LandedFile.footer` returns.
 
     Raises:
         OSError, pa.ArrowException: the file cannot be read.
     """
     tail = _tail(source)
     metadata = pq.read_metadata(pa.BufferReader(tail))
-    if has_encrypted_columns(tail[:-_TAIL]):
-        return Footer(metadata, frozenset(), is_encrypted=True)
-    nan = frozenset(_hidden(metadata, opened))
-    return Footer(metadata, nan, is_encrypted=False)
+    return Footer(metadata, frozenset(), has_encrypted_columns(tail[:-_TAIL]))
+
+
+def with_nan(footer: Footer, opened: Callable[[], Any]) -> Footer:
+    """Return a file's footer with the columns that hide a NaN; blocks to read those that may.
+
+    `opened` returns what pyarrow can read any part of the file from.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read.
+    """
+    if footer.is_encrypted:
+        return footer
+    return footer._replace(nan=frozenset(_hidden(footer.metadata, opened)))
 
 
 def _hidden(metadata: pq.FileMetaData, opened: Callable[[], Any]) -> Iterator[int]:
@@ -262,6 +292,6 @@ def stage_copy(wrong: WrongFile, data: bytes, writer: FileWriter) -> StagedFile:
         return replace(wrong.file, path=writer.path, nbytes=writer.finish())
     except BaseException as error:
         writer.discard()
-        if isinstance(error, UnicodeDecodeError | pa.ArrowException):
+        if isinstance(error, UnicodeDecodeError | pa.ArrowException | StitchError):
             raise LakeError(f"{wrong.file.path}: {error}") from error
         raise

@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import delta_partition
-from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy
+from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy, with_nan
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.delta_actions import add_columns, file_actions, indexed, table_schema
 from columnar_kafka.lake.delta_history import newest_record
@@ -231,7 +231,7 @@ class DeltaLakeTable(BaseTable["State"]):
     ) -> WrongFile | None:
         with unreadable(path):
             opened = partial(self._files.open, self.root / path)
-            footer = read_footer(self._footer(path, file.nbytes), opened)
+            footer = with_nan(read_footer(self._footer(path, file.nbytes)), opened)
             columns = wrong_columns(file, footer, indexed)
             wrong = as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
         return wrong and wrong._replace(can_be_mended=file.is_canonical)
@@ -293,6 +293,9 @@ class DeltaLakeTable(BaseTable["State"]):
             for file in admission.lands
         }
         schemas = [each.schema.to_arrow_schema() for each in footers.values()]
+        # What replaces files lands nothing: their rows are the table's, whatever it is like now,
+        # and a restore to before it undoes nothing.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
         if table is None:
             self._create(schemas[0])
             return "the table was created"  # the next try finds it
@@ -303,10 +306,8 @@ class DeltaLakeTable(BaseTable["State"]):
                     f"{self._uri}: nothing has landed: {file} was staged for another partitioning: "
                     "stage the input again"
                 )
-        if grows := self._grow(table, schemas):
+        if not replaced and (grows := self._grow(table, schemas)):
             return grows
-        # What replaces files lands nothing, so a restore to before it undoes nothing either.
-        replaced = {path for paths in admission.replaced.values() for path in paths}
         record = CommitRecord(
             sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )

@@ -11,6 +11,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from columnar_kafka.lake.delta_merging import logged_files
+from columnar_kafka.lake.delta_schema import has_types_of
 from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ def table_schema(table: DeltaTable) -> dict[str, Any]:
 def file_actions(
     table: DeltaTable, footers: Mapping[StagedFile, pq.FileMetaData], replaced: Collection[str]
 ) -> list[AddAction | RemoveAction]:
-    """Return what adds files, in place of those that are `replaced`; a file may replace itself."""
+    """Return what adds files, in place of those that are `replaced`; a file may replace itself.
+
+    What takes another's place may have been written by anybody. Of values that readers cast to the
+    table's types no bounds are known.
+    """
+    schema = table_schema(table)
     logged = logged_files(table) if replaced else {}
     columns = indexed(table)
     now = int(time.time() * 1000)
@@ -44,6 +50,9 @@ def file_actions(
     ]
     for file, footer in footers.items():
         before = logged.get(file.path)
+        is_known = not file.is_encrypted and (
+            not replaced or has_types_of(schema, footer.schema.to_arrow_schema())
+        )
         actions.append(
             AddAction(
                 file.path,
@@ -51,7 +60,7 @@ def file_actions(
                 dict(file.table_partition or ()),
                 before.modified if before else now,
                 not replaced,
-                file_statistics(footer, () if file.is_encrypted else columns),
+                file_statistics(footer, columns if is_known else ()),
             )
         )
     return actions

@@ -120,8 +120,9 @@ def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -
     """
     metadata = footer.metadata
     for path in lacking(metadata, () if footer.is_encrypted else indexed):
-        if file.has_bounds and _stated(file.nulls, path) is None:
-            yield ".".join(path)
+        # Members of a struct may lack statistics; see `delta_statistics`.
+        if file.has_bounds and _stated(file.nulls, path[:1]) is None:
+            yield path[0]
     for number, path, arrow in file_leaves(metadata, indexed):
         groups = [
             None if footer.is_encrypted else metadata.row_group(n).column(number).statistics
@@ -152,7 +153,14 @@ def _stated(bounds: Any, path: Path) -> Any:
 
 
 def _covers(stated: Any, exact: Any, *, is_upper: bool) -> bool:
-    """Return whether a bound as readers have it, times in milliseconds, is one of the values."""
-    if isinstance(stated, datetime.datetime) and is_upper:
-        return bool(exact - stated < _MILLISECOND)
-    return bool(stated >= exact if is_upper else stated <= exact)
+    """Return whether a bound as readers have it, times in milliseconds, is one of the values.
+
+    The columns of another program's file may have other types than the table's. What cannot be
+    compared is none.
+    """
+    try:
+        if isinstance(stated, datetime.datetime) and is_upper:
+            return bool(exact - stated < _MILLISECOND)
+        return bool(stated >= exact if is_upper else stated <= exact)
+    except TypeError:
+        return False

@@ -22,6 +22,7 @@ __all__ = [
     "check_fits",
     "delta_schema",
     "grown",
+    "has_types_of",
     "refuse_features",
     "widened",
     "with_nullable_columns",
@@ -271,6 +272,19 @@ def _check_struct(file: JsonObject, table: JsonObject, prefix: str) -> None:
 def _check_null(file: bool, table: bool, path: str) -> None:
     if file and not table:
         raise LakeError(f"column {path!r} may be null in Kafka, but is NOT NULL in the table")
+
+
+def has_types_of(table: JsonObject, schema: pa.Schema) -> bool:
+    """Return whether the columns that a file shares with a table have its types, or narrower ones.
+
+    Files of other programs may have others, which readers cast.
+    """
+    try:
+        file = with_nullable_columns(delta_schema(pa.schema(widened(schema, table))))
+        check_fits(file, with_nullable_columns(grown(table, file)))
+    except LakeError:
+        return False
+    return True
 
 
 def _name(delta: Any) -> str:

@@ -176,12 +176,15 @@ def _data_files(
 
 
 def wrong_columns(file: DataFile, footer: Footer, metadata: TableMetadata) -> Iterator[str]:
-    """Yield the columns whose bounds in a manifest are not as the file's footer has them."""
+    """Yield the columns whose bounds in a manifest do not hold all values that a footer states.
+
+    They may be cut, or stated of fewer columns: the table may have had other properties then.
+    """
     if (schema := _schema_of(footer.metadata, metadata)) is None:
         return
     stated: dict[str, Any] = {}
     if not footer.is_encrypted:
-        stated = _statistics(footer.metadata, schema, metadata.properties)
+        stated = _statistics(footer.metadata, schema, _UNCUT)
     for name, is_upper in (("lower_bounds", False), ("upper_bounds", True)):
         exact = stated.get(name) or {}
         for field_id, found in (getattr(file, name) or {}).items():
@@ -232,6 +235,7 @@ def _statistics(
 
 
 _BOUNDS: Final = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)
+_UNCUT: Final = {TableProperties.DEFAULT_WRITE_METRICS_MODE: "full"}
 _COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
 _FULL: Final = MetricsMode(MetricModeTypes.FULL)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.bounds import as_wrong, read_footer
+from columnar_kafka.lake.bounds import as_wrong, read_footer, with_nan
 from columnar_kafka.lake.iceberg_partition import check_file
 from columnar_kafka.lake.merging import as_staged, fence_names, layout_of, unreadable
 from columnar_kafka.lake.model import LandedFile
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import Fence, PartitionValues, StagedFile
 
 __all__ = ["checks", "current_files", "file_content", "files_to_merge", "landed_file"]
+
+
+_PARQUET: Final = "PARQUET"  # of pyiceberg's FileFormat
 
 
 def current_files(table: Any) -> dict[str, Any]:
@@ -77,7 +80,7 @@ def files_to_merge(
     files: dict[str, StagedFile] = {}
     layouts: dict[str, bytes] = {}
     for uri, file in current.items():
-        if file.spec_id != table.spec().spec_id:
+        if file.spec_id != table.spec().spec_id or file.file_format != _PARQUET:
             continue
         with unreadable(uri):
             footer = pq.read_metadata(table.io.new_input(uri).open())
@@ -107,25 +110,32 @@ def checks(
 ) -> Iterator[tuple[str, Check]]:
     """Yield each file by its URI, and what says whether we have written it and it hides rows.
 
+    Of a file of another program no more is read than its footer, and that only of Parquet.
+
     Raises:
         LakeError: a file's rows are not all rows of the table.
     """
+    names = fence_names(fences)
 
     def checked(uri: str, file: Any) -> WrongFile | None:
-        landed = landed_file(table, file)
+        landed, nbytes = landed_file(table, file), file.file_size_in_bytes
         with unreadable(uri):
-            footer = read_footer(landed.footer(), landed.open)
-            columns = wrong_columns(file, footer, table.metadata)
+            footer = read_footer(landed.footer())
             values = _partition(table, file)
-            wrong = as_wrong(uri, file.file_size_in_bytes, footer, columns, fences, values)
-        if wrong is None or not wrong.file.fence:
+            if as_staged(uri, nbytes, footer.metadata, names, values) is None:
+                return None
+            footer = with_nan(footer, landed.open)
+            columns = wrong_columns(file, footer, table.metadata)
+            wrong = as_wrong(uri, nbytes, footer, columns, fences, values)
+        if wrong is None:
             return None
         is_of_spec = file.spec_id == table.spec().spec_id
         fits = is_of_spec and not footer.is_encrypted and _fits(uri, footer.metadata, table)
         return wrong._replace(can_be_mended=fits)
 
     for uri, file in current_files(table).items():
-        yield uri, partial(checked, uri, file)
+        if file.file_format == _PARQUET:
+            yield uri, partial(checked, uri, file)
 
 
 def _partition(table: Any, file: Any) -> PartitionValues:

@@ -139,15 +139,16 @@ class RowsById:
     def left(self, *, plain: bool) -> Iterator[tuple[str, str]]:
         """Yield the segments that nobody has asked for, with a file of each; or also `plain` rows.
 
-        They are named by their block.
+        They are named by their block. Rows of another program may name no segment: that of the
+        name "".
         """
-        for name, places in sorted(self._places.items()):
+        for name, places in sorted(self._places.items(), key=lambda each: each[0] or ""):
             path = self._groups[places[1]][0].path
             if name in self._plain:
                 if plain and any(0 < each < _ASKED for each in self._plain[name]):
                     yield name, path
             elif name not in self._asked:
-                yield name, path
+                yield name or "", path
 
 
 class Waiting:

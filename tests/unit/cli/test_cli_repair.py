@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from commands import invoke, table_place
-from lakes import DeltaLake, DirectoryLake, IcebergLake
+from lakes import DeltaLake, DirectoryLake, IcebergLake, put
 
 from columnar_kafka.lake import delta_actions
 
@@ -37,7 +37,7 @@ def test_verify_finds_wrong_bounds_and_repair_puts_them_right(
     told = "3 of 3 files had filters miss rows, and no longer do\n"
     assert (result.exit_code, result.stdout) == (0, told)
     result = invoke("repair", *place, "--json")
-    assert json.loads(result.stdout) == {"files": 3, "repaired": 0, "left": 0}
+    assert json.loads(result.stdout) == {"files": 3, "repaired": 0, "left": 0, "reasons": []}
     assert invoke("verify", *place, *KAFKA).exit_code == 0
 
 
@@ -47,6 +47,21 @@ def test_a_place_without_a_table_is_named(tmp_path: Path, kind: Any) -> None:
     result = invoke("repair", *table_place(lake))
     told = f"LakeError: {lake.table()!r}: there is no table\n"
     assert (result.exit_code, result.stderr) == (1, told)
+
+
+def test_a_file_that_is_left_is_named(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    put(lake.table(), range(2))
+    place = lake.root / lake.data_files()[0]
+    place.write_bytes(b"no Parquet")
+    result = invoke("repair", *table_place(lake))
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        1,
+        ["0 of 1 files had filters miss rows, and no longer do"],
+    )
+    first, last = result.stderr.splitlines()
+    assert first.startswith(f"{lake.data_files()[0]}: ")
+    assert last.startswith("1 files stay as they are: ")
 
 
 def test_a_directory_has_no_bounds_to_repair(tmp_path: Path) -> None:

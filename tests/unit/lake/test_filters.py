@@ -12,9 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
-from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, every_type
+from lakes import (
+    GENERATIONS,
+    DeltaLake,
+    DirectoryLake,
+    IcebergLake,
+    every_type,
+    needs_added_fields,
+    wrong,
+)
 from pyiceberg.expressions import EqualTo
-from questions import ask
+from questions import ask as ask_engines
 from segments import produced, segment
 
 from columnar_kafka import native
@@ -56,6 +64,12 @@ def put(
     """Land segments."""
     table, layout = lake.table(**options), Layout(mode=mode)
     land(messages, table=table, generations=GENERATIONS, layout=layout)
+
+
+def ask(lake: Any, expected: pa.Table) -> None:
+    """Ask for all rows; of a table whose answers are right, no file is said to be wrong."""
+    ask_engines(lake, expected)
+    assert wrong(lake) == []
 
 
 def landed(lake: Any, *tables: pa.Table, **options: Any) -> pa.Table:
@@ -181,6 +195,19 @@ def test_a_nan_among_the_bounds_of_another_program_is_not_stated_again(tmp_path:
     table.create_write_transaction([add], "append", table.schema())
     put(lake, segments_of(tables))  # the log is to say that the file has no values in the new one
     ask(lake, pa.concat_tables([tables[0], *tables], promote_options="permissive"))
+
+
+@needs_added_fields
+@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
+def test_rows_without_a_member_that_came_later_are_found(tmp_path: Path, kind: Any) -> None:
+    lake = kind(tmp_path / "lake")
+    tables = [
+        pa.table({"n": [1, 2], "s": [{"a": {"p": 1}}, None]}),
+        pa.table({"n": [3], "s": [{"a": {"p": 2, "q": True}, "b": "x", "c": {"d": 1.5}}]}),
+    ]
+    for number in range(len(tables)):
+        put(lake, segments_of(tables)[: number + 1])
+    ask(lake, pa.concat_tables(tables, promote_options="permissive"))
 
 
 def test_columns_after_the_first_32_are_found(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field
-from deltalake.schema import PrimitiveType
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType, StructType
+from deltalake.transaction import AddAction
 from lakes import (
     FENCE,
     GENERATIONS,
@@ -17,19 +20,28 @@ from lakes import (
     DirectoryLake,
     IcebergLake,
     audit,
+    compared,
     lake_at,
     targets,
+    wrong,
 )
+from pyarrow import orc
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
 from questions import ask
 from segments import produced, segment
 
 from columnar_kafka import native
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import delta_actions, iceberg_commit
-from columnar_kafka.lake.bounds import RepairResult, repair, wrong_files
-from columnar_kafka.lake.model import NotLandedError
+from columnar_kafka.lake import bounds, delta_actions, iceberg_commit
+from columnar_kafka.lake.bounds import RepairResult, repair
+from columnar_kafka.lake.delta_merging import logged_files
+from columnar_kafka.lake.fences import CREATED
+from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.lake.row_groups import StitchError
 from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.stitch import Stitcher
 from columnar_kafka.segment import encoder
 
 if TYPE_CHECKING:
@@ -78,12 +90,6 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def put(lake: Any, messages: list[SourceMessage], mode: Mode = Mode.STITCHED) -> Any:
     layout = Layout(mode=mode)
     return land(messages, table=lake.table(), generations=GENERATIONS, layout=layout)
-
-
-def wrong(lake: Any) -> list[tuple[str, ...]]:
-    """Return the columns in which each wrong file hides rows."""
-    table = lake.table()
-    return [each.columns for each in wrong_files(table, table.head())]
 
 
 def test_a_table_from_before_is_put_right_and_nothing_lands_twice(
@@ -209,6 +215,23 @@ def test_a_delta_table_to_which_others_add_a_column_is_put_right(tmp_path: Path)
     ask(lake, expected)
 
 
+def test_a_delta_table_to_which_others_add_a_struct_is_put_right(tmp_path: Path) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1, 2]})
+    put(lake, [segment(data)])
+    members = [Field("x", PrimitiveType("long")), Field("y", PrimitiveType("boolean"))]
+    lake.load().alter.add_columns([Field("more", StructType(members))])
+    expected = data.append_column(
+        "more", pa.nulls(2, pa.struct({"x": pa.int64(), "y": pa.bool_()}))
+    )
+    with pytest.raises(AssertionError, match="more null"):
+        ask(lake, expected)
+    assert wrong(lake) == [("more",)]
+    repair(lake.table())
+    assert wrong(lake) == []
+    ask(lake, expected)
+
+
 def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
     tmp_path: Path, earlier: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +243,133 @@ def test_the_old_bounds_of_a_file_in_a_partition_are_stated_anew(
     assert repair(lake.table()) == RepairResult(files=2, repaired=2, left=0)
     assert lake.read().num_rows == 2
     ask(lake, data)
+
+
+def add_file(
+    lake: DeltaLake,
+    data: pa.Table,
+    bounds: dict[str, Any],
+    *,
+    path: str = "other.parquet",
+    **how: Any,
+) -> None:
+    """Have another program add a file with these bounds, both lower and upper."""
+    place = lake.root / path
+    pq.write_table(data, str(place), **how)
+    nulls = dict.fromkeys(data.column_names, 0)
+    stated = {"minValues": bounds, "maxValues": bounds, "nullCount": nulls}
+    text = json.dumps({"numRecords": data.num_rows} | stated)
+    action = AddAction(place.name, place.stat().st_size, {}, 0, True, text)
+    table = lake.load()
+    table.create_write_transaction([action], "append", table.schema())
+
+
+WHEN = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+@pytest.mark.parametrize("fault", ["types", "nulls", "columns", "a copy"])
+def test_a_file_that_could_not_land_is_put_right_and_changes_no_schema(
+    tmp_path: Path, fault: str
+) -> None:
+    """Readers read it, so it is the table's: Spark writes such times and columns."""
+    lake = DeltaLake(tmp_path / "lake")
+    names = {"n": "long", "flag": "boolean", "when": "timestamp", "x": "double"}
+    columns = [
+        Field(name, PrimitiveType(kind), nullable=(fault, name) != ("nulls", "n"))
+        for name, kind in names.items()
+    ]
+    DeltaTable.create(
+        str(lake.root), Schema(columns), configuration=CREATED, raise_if_key_not_exists=False
+    )
+    data = pa.table({"n": [2], "flag": [True], "when": pa.array([WHEN], pa.timestamp("us", "UTC"))})
+    written = data.append_column("x", pa.array([math.nan if fault == "a copy" else 1.0]))
+    more = written.append_column("extra", pa.array(["hidden"]))
+    stored = more if fault in ("columns", "a copy") else written
+    stated = {"n": 2, "when": "2024-01-01T00:00:00.000Z", "x": 1.0}  # none of the flag
+    add_file(lake, stored, stated, use_deprecated_int96_timestamps=fault == "types")
+    schema = lake.load().schema().to_json()
+    assert len(wrong(lake)) == 1
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(lake) == []
+    assert lake.load().schema().to_json() == schema
+    ask(lake, written)
+
+
+def test_a_file_that_cannot_be_read_or_copied_is_left(
+    tmp_path: Path, earlier: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are put right."""
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1, 2], "x": [1.0, math.nan], "flag": [True, False]})
+    put(lake, [segment(data.drop(["x"]))])
+    earlier.undo()
+    put(lake, [segment(data.drop(["x"])), segment(data, offset=1, number=1)])
+    for name in "copied.parquet", "unreadable.parquet":
+        add_file(lake, data, {"n": 2, "x": 1.0}, path=name)
+    (lake.root / "unreadable.parquet").write_bytes(b"PAR1 and no more PAR1")
+    monkeypatch.setattr(Stitcher, "append", refuses)
+    result = repair(lake.table())
+    assert result == RepairResult(files=4, repaired=1, left=2)
+    assert [each.partition(": ")[0] for each in sorted(result.reasons)] == [
+        "copied.parquet",
+        "unreadable.parquet",
+    ]
+    assert wrong(lake) == [("_kafka", "flag", "n", "x")]
+    assert len(list(lake.root.glob("*/*.parquet"))) == 2
+
+
+def refuses(*_: Any) -> None:
+    raise StitchError("an encrypted column")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "bound"),
+    [
+        ("timestamp", pa.array([WHEN.replace(tzinfo=None)], pa.timestamp("us")), WHEN.isoformat()),
+        ("timestamp_ntz", pa.array([WHEN], pa.timestamp("us", "UTC")), WHEN.isoformat()[:19]),
+        ("date", pa.array([WHEN], pa.timestamp("us", "UTC")), "2024-01-01"),
+        ("string", pa.array([5, 17]), "5"),
+        ("long", pa.array(["5", "17"]), 5),
+        ("long", pa.array([5.0, 7.0]), 5),
+    ],
+    ids=str,
+)
+def test_bounds_of_values_of_another_type_are_never_right(
+    tmp_path: Path, kind: str, values: pa.Array, bound: Any
+) -> None:
+    """They cannot be compared: none are stated anew."""
+    lake = DeltaLake(tmp_path / "lake")
+    columns = [Field("n", PrimitiveType("long")), Field("x", PrimitiveType(kind))]
+    DeltaTable.create(str(lake.root), Schema(columns))
+    data = pa.table({"n": [1] * len(values), "x": values})
+    add_file(lake, data, {"n": 1, "x": bound})
+    assert wrong(lake) == [("x",)]
+    assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(lake) == []
+    assert not logged_files(lake.load())["other.parquet"].has_bounds
+    assert lake.read()["x"].cast(values.type) == pa.chunked_array([values])
+
+
+@pytest.mark.skipif(not native.enabled, reason="there is no native core")
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(4)", "full"])
+def test_right_bounds_stay_right_whatever_metrics_an_iceberg_table_has_later(
+    tmp_path: Path, earlier: pytest.MonkeyPatch, mode: str
+) -> None:
+    lake = IcebergLake(tmp_path / "lake")
+    right = pa.table({"n": [1, 2], "text": ["a" * 40, "b" * 40], "bytes": [b"a" * 40, b"b" * 40]})
+    put(lake, [segment(right)])
+    other = IcebergLake(tmp_path / "other")
+    put(other, produced(TABLES))
+    earlier.undo()
+    for each in lake, other:
+        with each.opened() as table, table.transaction() as change:
+            change.set_properties({"write.metadata.metrics.default": mode})
+    assert wrong(lake) == []
+    assert repair(lake.table()) == RepairResult(files=1, repaired=0, left=0)
+    assert wrong(other) == [("x",)]
+    assert repair(other.table()) == RepairResult(files=1, repaired=1, left=0)
+    assert wrong(other) == []
+    ask(other, ROWS)
 
 
 @pytest.mark.parametrize("renamed", [True, False])
@@ -243,6 +393,40 @@ def test_files_from_before_a_column_was_renamed_or_dropped_are_looked_at(
     with right.opened() as table, table.update_schema() as update:
         update.delete_column("n")
     assert repair(right.table()) == RepairResult(files=1, repaired=0, left=0)
+
+
+def test_files_of_other_programs_in_an_iceberg_table_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither ORC, which is not opened, nor the values of Parquet."""
+    lake = IcebergLake(tmp_path / "lake")
+    data = pa.table({"n": [1], "x": [math.nan]})
+    messages = [segment(data), segment(data, offset=1, number=1)]
+    put(lake, messages[:1])
+    put(lake, messages)
+    place = lake.root / "data" / "other.orc"
+    orc.write_table(data, str(place))
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{place}",
+        file_format=FileFormat.ORC,
+        partition=Record(),
+        file_size_in_bytes=place.stat().st_size,
+        spec_id=0,
+        record_count=1,
+    )
+    with lake.opened() as table:
+        table.append(data)
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            append.append_data_file(file)
+    monkeypatch.setattr(bounds, "columns_with_nan", lambda batch: looked_at.append(batch) or [])
+    looked_at: list[pa.RecordBatch] = []
+    assert repair(lake.table()) == RepairResult(files=4, repaired=0, left=0)
+    assert (wrong(lake), looked_at) == ([], [])
+    assert lake.table().compact(1 << 20) == CompactResult(files_before=4, files=3)
+    found = [(each.kind, each.reason) for each in compared(lake, messages).findings]
+    assert ("not committed", "rows of no message: another program has written them") in found
+    assert [kind for kind, _ in found] == ["not provable", "not committed"]
 
 
 def test_a_place_without_a_table_and_a_directory_are_errors(tmp_path: Path) -> None:
