@@ -229,8 +229,8 @@ def batch_start(start: Offsets, end: Offsets, *, may_follow: bool, fail: bool) -
     Raises:
         ColumnarError: messages may be lost: nobody knows where the first batch began.
     """
-    if end.start and start != end:
-        return Offsets(end.ids, end.start)
+    if end.start:
+        return start if start == end else Offsets(end.ids, end.start)
     if not start.is_start:
         return start
     ends = {each: offset for each, offset in end.next.items() if each in start.next}

@@ -402,9 +402,8 @@ class Consumer(StockConsumer):
     def lag(self, partitions: list[TopicPartition] | None = None, timeout: float = -1) -> list[Lag]:
         """Return how much is still to be read of these partitions, by default of all assigned.
 
-        A second consumer connects and asks Kafka: other threads may poll meanwhile, no callback is
-        served but ``oauth_cb``, which may take 10 s more. A partition may be named twice.
-        Before a partition's first record this is from where it was assigned, or the commit, or 0.
+        A second consumer asks Kafka (an ``oauth_cb`` may take 10 s more): other threads may poll
+        meanwhile. Before a partition's first record it is from the assignment, the commit, or 0.
 
         Raises:
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` after `timeout` seconds in all.

@@ -146,7 +146,15 @@ class Delivery:
     @property
     def interrupted(self) -> bool:
         """Whether this thread is in the middle of one of these methods, but in no report."""
-        return is_held(self._lock)
+        return is_held(self._lock) or getattr(self._thread, "serving", False)
+
+    def serve(self, stock: Callable[[float], int], timeout: float) -> int:
+        """Call librdkafka's poll or flush; called again by what interrupts it, it would abort."""
+        self._thread.serving = True
+        try:
+            return stock(timeout)
+        finally:
+            self._thread.serving = False
 
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
@@ -309,18 +317,19 @@ class Delivery:
 
     def _run_relayed(self) -> int:
         count = 0
-        while True:
-            with self._lock:
-                if not self._relayed:
-                    return count
-                callback, error, source = self._relayed[0]
-                message = plain_message(source)
-                if self._abandoned.error is not None:
-                    raise self._abandoned.error
-                self._relayed.popleft()
+        while self._relayed:
+            first = self._relayed[0]
+            callback, error, source = first
+            message = plain_message(source)
+            if self._abandoned.error is not None:
+                raise self._abandoned.error
+            if not self._relayed or self._relayed[0] is not first:
+                continue  # another thread was faster
+            del self._relayed[0]  # no call from the look at it on, but the report's own
             count += 1
             if error is not None or not self._errors_only:
                 callback(error, message)
+        return count
 
     def _report(self, outcome: Outcome) -> int:
         start = outcome.reported

@@ -297,7 +297,7 @@ class Producer(StockProducer):
             reported = delivery.run()
             relayed = delivery.relayed
             left = 0.0 if reported else max(0.0, deadline - time.monotonic())
-            served = super().poll(min(left, LONGEST_STEP))
+            served = delivery.serve(super().poll, min(left, LONGEST_STEP))
             if served:
                 served -= sender.collect() + delivery.relayed - relayed
             total = max(0, served) + reported + delivery.run()

@@ -94,7 +94,7 @@ class Shutdown:
             left = max(0.0, min(LONGEST_STEP, deadline - time.monotonic()))
             # The sender goes first: acknowledgements would take the GIL from it, and it from them.
             sender.wait_progress(left if len(self) else 0.0)
-            inside = stock_flush(left)
+            inside = delivery.serve(stock_flush, left)
             sender.collect()
             # Here, for it has just served its own events, which count too.
             self._plain_left = max(0, inside - delivery.in_librdkafka)
