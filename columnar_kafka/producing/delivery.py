@@ -317,7 +317,11 @@ class Delivery:
 
     def _run_relayed(self) -> int:
         count = 0
-        while self._relayed:
+        while True:
+            # Another thread can run, or a handler, where a function is called, or a loop begins
+            # again. `while self._relayed` would begin between the look and what relies on it.
+            if not self._relayed:
+                return count
             first = self._relayed[0]
             callback, error, source = first
             message = plain_message(source)
@@ -325,11 +329,10 @@ class Delivery:
                 raise self._abandoned.error
             if not self._relayed or self._relayed[0] is not first:
                 continue  # another thread was faster
-            del self._relayed[0]  # no call from the look at it on, but the report's own
+            del self._relayed[0]
             count += 1
             if error is not None or not self._errors_only:
                 callback(error, message)
-        return count
 
     def _report(self, outcome: Outcome) -> int:
         start = outcome.reported

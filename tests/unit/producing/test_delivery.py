@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
+from interrupting import Interrupter
 from pipeline import CODES, Pipeline
+
+from columnar_kafka.producing import delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from confluent_kafka import Message
 
 
 class Raises:
@@ -208,3 +210,33 @@ def test_a_failed_plain_message_is_reported_without_a_position() -> None:
         None,
     )
     assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)
+
+
+class Yielding(Interrupter):
+    """Has another thread do something at a place, instead of raising there."""
+
+    def __init__(self, *modules: Any, place: int, meanwhile: Callable[[], Any]) -> None:
+        super().__init__(*modules, places=set())
+        self._place, self._meanwhile = place, meanwhile
+
+    def _look(self) -> None:
+        self.count += 1
+        if self.count - 1 == self._place:
+            other = threading.Thread(target=self._meanwhile)
+            other.start()
+            other.join()
+
+
+def test_two_threads_that_report_plain_messages_report_each_once() -> None:
+    """Wherever one is interrupted by the other."""
+    runs = Pipeline(pa.schema({"n": pa.int64()})).delivery
+    for place in range(100):
+        seen: list[int] = []
+        for n in range(3):
+            runs.relay(note(seen, n), None, Message("t", 0, 0, None, b""))
+        both = Yielding(delivery, place=place, meanwhile=runs._run_relayed)
+        both.run(runs._run_relayed)
+        assert sorted(seen) == [0, 1, 2]
+        if place > both.count:
+            break
+    assert 3 < place < 99  # its beginning, and each round
