@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import (
@@ -51,8 +50,7 @@ def _offsets(
     try:
         found = client.offsets_for_times(asked, seconds_left(deadline))
     except KafkaException as error:  # so it says where a client has not connected in time
-        is_late = time.monotonic() >= deadline
-        if error.args[0].code() != KafkaError._ALL_BROKERS_DOWN or not is_late:
+        if error.args[0].code() != KafkaError._ALL_BROKERS_DOWN or seconds_left(deadline):
             raise
         reason = "Failed to get watermark offsets: Local: Timed out"
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason)) from error

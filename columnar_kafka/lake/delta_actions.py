@@ -39,8 +39,8 @@ def file_actions(
     What takes another's place may have been written by anybody. Of values that readers cast to the
     table's types no bounds are known.
     """
-    schema = table_schema(table)
     logged = logged_files(table) if replaced else {}
+    schema = table_schema(table) if replaced else None
     columns = indexed(table)
     now = int(time.time() * 1000)
     removed = set(replaced).difference(file.path for file in footers)
@@ -51,7 +51,7 @@ def file_actions(
     for file, footer in footers.items():
         before = logged.get(file.path)
         is_known = not file.is_encrypted and (
-            not replaced or has_types_of(schema, footer.schema.to_arrow_schema())
+            schema is None or has_types_of(schema, footer.schema.to_arrow_schema())
         )
         actions.append(
             AddAction(

@@ -211,7 +211,7 @@ def _expire(table: Table, ends: Sequence[Snapshot]) -> None:
             removed.difference_update(entry.data_file.file_path for entry in entries)
     # pyiceberg leaves the manifest of a commit behind that it has merged with older ones.
     merged = {f"{found[1]}-m0.avro" for path in manifests if (found := _MERGED.fullmatch(path))}
-    lists = {each.manifest_list for each in ends if each not in left}
+    lists = {each.manifest_list for each in ends} - {each.manifest_list for each in left}
     _remove(table.io, [*removed, *(manifests | merged).difference(used), *lists])
 
 

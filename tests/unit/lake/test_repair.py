@@ -200,30 +200,26 @@ def test_what_delta_has_optimized_is_put_right(tmp_path: Path) -> None:
     assert audit(lake, messages).findings == []
 
 
-def test_a_delta_table_to_which_others_add_a_column_is_put_right(tmp_path: Path) -> None:
+MEMBERS = [Field("x", PrimitiveType("long")), Field("y", PrimitiveType("boolean"))]
+
+
+@pytest.mark.parametrize(
+    ("added", "kind"),
+    [
+        (PrimitiveType("string"), pa.string()),
+        (StructType(MEMBERS), pa.struct({"x": pa.int64(), "y": pa.bool_()})),
+    ],
+    ids=["text", "struct"],
+)
+def test_a_delta_table_to_which_others_add_a_column_is_put_right(
+    tmp_path: Path, added: Any, kind: pa.DataType
+) -> None:
     """deltalake's datasets take it that the column has values in the files before."""
     lake = DeltaLake(tmp_path / "lake")
     data = pa.table({"n": [1, 2]})
     put(lake, [segment(data)])
-    lake.load().alter.add_columns([Field("more", PrimitiveType("string"))])
-    expected = data.append_column("more", pa.nulls(2, pa.string()))
-    with pytest.raises(AssertionError, match="more null"):
-        ask(lake, expected)
-    assert wrong(lake) == [("more",)]
-    repair(lake.table())
-    assert wrong(lake) == []
-    ask(lake, expected)
-
-
-def test_a_delta_table_to_which_others_add_a_struct_is_put_right(tmp_path: Path) -> None:
-    lake = DeltaLake(tmp_path / "lake")
-    data = pa.table({"n": [1, 2]})
-    put(lake, [segment(data)])
-    members = [Field("x", PrimitiveType("long")), Field("y", PrimitiveType("boolean"))]
-    lake.load().alter.add_columns([Field("more", StructType(members))])
-    expected = data.append_column(
-        "more", pa.nulls(2, pa.struct({"x": pa.int64(), "y": pa.bool_()}))
-    )
+    lake.load().alter.add_columns([Field("more", added)])
+    expected = data.append_column("more", pa.nulls(2, kind))
     with pytest.raises(AssertionError, match="more null"):
         ask(lake, expected)
     assert wrong(lake) == [("more",)]
