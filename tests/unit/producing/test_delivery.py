@@ -240,3 +240,17 @@ def test_two_threads_that_report_plain_messages_report_each_once() -> None:
         if place > both.count:
             break
     assert 3 < place < 99  # its beginning, and each round
+
+
+def test_what_interrupts_librdkafkas_poll_does_not_call_it_again() -> None:
+    """It would end the process."""
+    pipeline, asked = Pipeline(pa.schema({"n": pa.int64()})), list[bool]()
+
+    def stock(_: float) -> int:
+        asked.append(pipeline.sender.interrupted)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        pipeline.delivery.serve(stock, 0)
+    assert asked == [True]
+    assert not pipeline.sender.interrupted
