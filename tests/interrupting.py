@@ -68,6 +68,7 @@ class Interrupter:
             self._inlined.add(caller)
         if frame.f_code.co_filename not in self._files:
             return None
+        frame.f_trace = self._step  # Python 3.13 wants it before it is asked for instructions
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self._running[frame] = -1
         if (
