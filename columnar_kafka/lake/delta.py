@@ -4,14 +4,14 @@
 
 A file is written in its final place, and becomes visible by the commit that names it. That commit
 holds the fences in its own metadata (see `fences`). Their second witness is the application
-transaction ``columnar-kafka``. The fences of a table are found by walking back from its current
-version: through a `RESTORE`, and over the commits of other writers. VACUUM removes what was staged
-and never landed.
+transaction ``columnar-kafka``. VACUUM removes what was staged and never landed.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,16 +19,16 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from columnar_kafka.config import Hidden
-from columnar_kafka.errors import LakeError
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake import delta_partition
 from columnar_kafka.lake.bounds import as_wrong, read_footer, stage_copy, with_nan
 from columnar_kafka.lake.commit import BaseTable, Head
-from columnar_kafka.lake.delta_actions import add_columns, file_actions, indexed, table_schema
-from columnar_kafka.lake.delta_history import newest_record
+from columnar_kafka.lake.delta_actions import file_actions, lacking_actions
+from columnar_kafka.lake.delta_log import DeltaLog, Snapshot, commit_entry
 from columnar_kafka.lake.delta_merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.delta_schema import (
     check_fits,
@@ -38,13 +38,7 @@ from columnar_kafka.lake.delta_schema import (
     widened,
     with_nullable_columns,
 )
-from columnar_kafka.lake.fences import (
-    ATTEMPT,
-    CREATED,
-    CommitRecord,
-    check_witness,
-    may_grow,
-)
+from columnar_kafka.lake.fences import CREATED, CommitRecord, check_witness, may_grow
 from columnar_kafka.lake.files import (
     canonical_place,
     check_staged,
@@ -65,12 +59,12 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.partition import check_same
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
     from columnar_kafka.lake.bounds import Check, WrongFile
     from columnar_kafka.lake.delta_merging import LoggedFile
+    from columnar_kafka.lake.delta_schema import JsonObject
     from columnar_kafka.lake.files import Files
     from columnar_kafka.lake.merging import Run
     from columnar_kafka.lake.model import (
@@ -82,14 +76,17 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.plan import Admission
 
-    State = tuple[DeltaTable | None, CommitRecord]
+    State = tuple[Snapshot | None, CommitRecord]
 
 __all__ = ["DeltaLakeTable"]
 
-_APPLICATION: Final = "columnar-kafka"
-_LOG: Final = "_delta_log"
+_log = logging.getLogger(__name__)
+
+_VECTORS: Final = "deletionVectors"
 _INTERVAL: Final = "delta.checkpointInterval"
 _INTERVAL_DEFAULT: Final = "100"  # deltalake's own
+_CLEANUP: Final = "delta.enableExpiredLogCleanup"
+_LOCKING: Final = "AWS_S3_LOCKING_PROVIDER"
 
 
 class DeltaLakeTable(BaseTable["State"]):
@@ -119,6 +116,7 @@ class DeltaLakeTable(BaseTable["State"]):
 
         Raises:
             LakeError: `root` is not a place in `files`, or has one of ``%#?``.
+            ConfigError: its writers are to be kept apart by a lock.
         """
         super().__init__(allow_gaps=allow_gaps)
         self._files: Files[Any] = files or LocalFiles()
@@ -130,11 +128,17 @@ class DeltaLakeTable(BaseTable["State"]):
         self._reland = reland
         self._growth = growth
         self._partition_by = delta_partition.new_columns(partition_by)
-        # A table that is open, and the attempt of its version; who works with it has taken it out.
-        self._idle: list[tuple[DeltaTable, str]] = []
+        self._log = DeltaLog(self.root, self._files)
+        if self._uri.startswith("s3") and (lock := os.environ.get(_LOCKING)):
+            raise ConfigError(
+                f"{_LOCKING}={lock}: {self._uri} is committed to by S3's conditional writes, and "
+                "writers that lock elsewhere overwrite those: have all writers of the table do so, "
+                "and unset it"
+            )
+        self._known: Snapshot | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": []}
+        return {**self.__dict__, "_known": None}
 
     def __repr__(self) -> str:
         return f"DeltaLakeTable({self._uri!r})"
@@ -145,11 +149,7 @@ class DeltaLakeTable(BaseTable["State"]):
         Raises:
             LakeError: the table cannot be read, files cannot be added to it, or it was restored.
         """
-        head = self.head()
-        table, record = head.state
-        if table is not None:
-            self._idle[:] = [(table, record.attempt)]
-        return head.fences
+        return self.head().fences
 
     def fit(self, schema: pa.Schema) -> Fitting:
         """See `LakeTable.fit`. The table is changed by the commit, which checks the files again.
@@ -158,21 +158,19 @@ class DeltaLakeTable(BaseTable["State"]):
         """
         with unlandable():
             converted = delta_schema(schema)
-        table, attempt = self._current()
-        if table is None:
+        snapshot = self._current()
+        if snapshot is None:
             converted = delta_partition.with_filled(converted, schema, self._partition_by)
             columns = delta_partition.columns(converted, self._partition_by, schema)
             return Fitting(partitioning=columns)
-        old, names = table_schema(table), list(table.metadata().partition_columns)
-        grows = self._may_grow(table)
-        if attempt:
-            self._idle[:] = [(table, attempt)]
+        old, names = snapshot.schema, snapshot.partition_columns
         check_same(self._partition_by, names)
         wider = pa.schema(widened(schema, old), schema.metadata)
         columns = delta_partition.columns(old, names, schema)
         needed = delta_partition.without_filled(old, schema, names)
         with unlandable():
             converted = delta_schema(wider)
+            grows = self._may_grow(snapshot)
             check_fits(converted, grown(needed, converted) if grows else needed)
         return Fitting(None if wider == schema else wider, columns)
 
@@ -199,7 +197,7 @@ class DeltaLakeTable(BaseTable["State"]):
         head = self.head()
         if head.state[0] is None:
             raise LakeError(f"{self}: there is no table")
-        before = logged_files(head.state[0])
+        before = self._logged(head)
 
         def staged(run: Run) -> StagedFile:
             return stage_merged(run, self._beside(run[0][1]), self._read)
@@ -212,14 +210,14 @@ class DeltaLakeTable(BaseTable["State"]):
 
     def paths(self, head: Head[State]) -> Collection[str]:
         """See `RepairTarget.paths`."""
-        return logged_files(head.state[0]).keys()
+        return self._logged(head).keys()
 
     def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
         """See `RepairTarget.checks`."""
-        if (table := head.state[0]) is None:
+        if (snapshot := head.state[0]) is None:
             return
-        columns = indexed(table)
-        for path, file in logged_files(table).items():
+        columns = snapshot.indexed
+        for path, file in self._logged(head).items():
             yield path, partial(self._checked, path, file, columns, head.fences)
 
     def _checked(
@@ -233,8 +231,7 @@ class DeltaLakeTable(BaseTable["State"]):
             opened = partial(self._files.open, self.root / path)
             footer = with_nan(read_footer(self._footer(path, file.nbytes)), opened)
             columns = wrong_columns(file, footer, indexed)
-            wrong = as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
-        return wrong and wrong._replace(can_be_mended=file.is_canonical)
+            return as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
 
     def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
         """See `RepairTarget.mended`: it may be enough that the log says other bounds of a file."""
@@ -257,24 +254,20 @@ class DeltaLakeTable(BaseTable["State"]):
 
     def head(self) -> Head[State]:
         """See `CommitTarget.head`."""
-        table, _ = self._current()
-        if table is None:
+        snapshot = self._current()
+        if snapshot is None:
             return Head(version=-1, fences={}, state=(None, CommitRecord()), exists=False)
-        _refuse_features(table)
+        refuse_features(snapshot.features, snapshot.configuration, snapshot.schema)
         try:
-            found = CommitRecord.from_properties(self._commit_info(table.version()))
-            found, is_whole = (found, True) if found else newest_record(table)
             record = check_witness(
-                found,
-                table.transaction_version(_APPLICATION),
-                is_whole=is_whole,
+                snapshot.record,
+                snapshot.sequence,
+                is_whole=snapshot.is_whole,
                 reland=self._reland,
             )
-        except DeltaError as error:
-            raise LakeError(f"the history of {self._uri} cannot be read: {error}") from error
         except LakeError as error:
             raise LakeError(f"{self._uri}: {error}") from error
-        return Head(version=table.version(), fences=record.fences, state=(table, record))
+        return Head(version=snapshot.version, fences=record.fences, state=(snapshot, record))
 
     def check(
         self, head: Head[State], admission: Admission, landed_before: Collection[str]
@@ -285,67 +278,52 @@ class DeltaLakeTable(BaseTable["State"]):
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
         """See `CommitTarget.swap`."""
-        table, before = head.state
-        if table is None and not admission.lands:
+        snapshot, before = head.state
+        if snapshot is None and not admission.lands:
             raise NotLandedError(f"{self}: there is no table")
         footers = {
             file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
             for file in admission.lands
         }
         schemas = [each.schema.to_arrow_schema() for each in footers.values()]
-        # What replaces files lands nothing: their rows are the table's, whatever it is like now,
-        # and a restore to before it undoes nothing.
-        replaced = {path for paths in admission.replaced.values() for path in paths}
-        if table is None:
+        if snapshot is None:
             self._create(schemas[0])
             return "the table was created"  # the next try finds it
-        names = list(table.metadata().partition_columns)
+        names = list(snapshot.partition_columns)
         for file in admission.lands:
             if [name for name, _ in file.table_partition or ()] != names:
                 raise NotLandedError(
                     f"{self._uri}: nothing has landed: {file} was staged for another partitioning: "
                     "stage the input again"
                 )
-        if not replaced and (grows := self._grow(table, schemas)):
+        # What replaces files lands nothing: their rows are the table's, whatever it is like now,
+        # and a restore to before it undoes nothing.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
+        if not replaced and (grows := self._grow(snapshot, schemas)):
             return grows
         record = CommitRecord(
             sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
         )
-        try:
-            table.create_write_transaction(
-                file_actions(table, footers, replaced),
-                "append",
-                table.schema(),
-                commit_properties=CommitProperties(
-                    custom_metadata=record.to_properties(),
-                    max_commit_retries=0,  # what was admitted holds for this version only
-                    app_transactions=[Transaction(_APPLICATION, record.sequence)],
-                ),
-            )
-        except CommitFailedError as error:
-            return f"{error}"
-        self._idle[:] = [(table, before.attempt)]  # deltalake leaves it at its version
+        logged = self._logged(head) if replaced else {}
+        actions = file_actions(snapshot, footers, logged, replaced)
+        entry = commit_entry(actions, record, lands=not replaced)
+        if not self._log.add(snapshot.version + 1, entry):
+            return f"another commit took version {snapshot.version + 1}"
+        self._known = snapshot.after(entry)
+        self._make_checkpoint(snapshot)
         return ""
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""
-        table = self._open()
-        if table is None or table.version() == head.version:
-            return False
-        commits = table.history(table.version() - head.version)
-        return any(each.get(ATTEMPT) == attempt for each in commits)
+        return self._log.has(attempt, after=head.version)
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `CommitTarget.landed_files`."""
-        table, _ = head.state
-        if table is None:
+        snapshot, _ = head.state
+        if snapshot is None:
             return []
-        if "deletionVectors" in (table.protocol().writer_features or ()):
-            raise LakeError(
-                f"{self}: deletion vectors may have deleted rows, and they cannot be read"
-            )
-        actions = pa.table(table.get_add_actions(flatten=True))
-        names = table.metadata().partition_columns
+        actions = pa.table(self._whole(snapshot).get_add_actions(flatten=True))
+        names = snapshot.partition_columns
         return [
             self._landed(
                 unquote(actions["path"][row].as_py()),
@@ -373,8 +351,25 @@ class DeltaLakeTable(BaseTable["State"]):
             partition=partition,
         )
 
-    def _may_grow(self, table: DeltaTable) -> bool:
-        return may_grow(self._growth, table.metadata().configuration)
+    def _logged(self, head: Head[State]) -> dict[str, LoggedFile]:
+        """Return the files of the table at `head`, by their paths. Raises as `_whole`."""
+        snapshot, _ = head.state
+        return {} if snapshot is None else logged_files(self._whole(snapshot))
+
+    def _whole(self, snapshot: Snapshot) -> DeltaTable:
+        """Open a version of a table, to read its files.
+
+        Raises:
+            LakeError: a file's rows are not all rows of the table, or the log cannot be read.
+        """
+        if _VECTORS in snapshot.features:
+            raise LakeError(
+                f"{self}: deletion vectors may have deleted rows, and they cannot be read"
+            )
+        return self._opened(snapshot.version)
+
+    def _may_grow(self, snapshot: Snapshot) -> bool:
+        return may_grow(self._growth, snapshot.configuration)
 
     def _create(self, schema: pa.Schema) -> None:
         converted = with_nullable_columns(delta_schema(schema))
@@ -389,86 +384,95 @@ class DeltaLakeTable(BaseTable["State"]):
             storage_options=self._options,
         )
 
-    def _grow(self, table: DeltaTable, schemas: Iterable[pa.Schema]) -> str:
+    def _grow(self, snapshot: Snapshot, schemas: Iterable[pa.Schema]) -> str:
         """Check files of these schemas, and add columns to the table; return a text if it did.
 
         Raises:
             NotLandedError: the files cannot land.
         """
-        old = new = table_schema(table)
-        names = list(table.metadata().partition_columns)
+        old = new = snapshot.schema
         try:
             for each in schemas:
                 converted = delta_schema(each)
-                new = grown(new, converted) if self._may_grow(table) else new
+                new = grown(new, converted) if self._may_grow(snapshot) else new
+                names = snapshot.partition_columns
                 check_fits(converted, delta_partition.without_filled(new, each, names))
         except LakeError as error:
             raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
         if new == old:
             return ""
         try:
-            add_columns(table, old, new)
-        except CommitFailedError as error:
-            return f"{error}"
+            return self._add_columns(snapshot, new)
         except DeltaError as error:
             raise NotLandedError(
                 f"{self._uri}: nothing has landed: columns cannot be added: {error}"
             ) from error
+
+    def _add_columns(self, snapshot: Snapshot, new: JsonObject) -> str:
+        """Have the log say that no file has values in columns, and then the table get them.
+
+        These are two commits. If another one comes in between, all is tried again: the log says
+        nothing of the files that it has added.
+        """
+        version = snapshot.version
+        table = self._opened(version)
+        # What was deleted by a vector would come back.
+        logged = {} if _VECTORS in snapshot.features else logged_files(table)
+        if actions := list(lacking_actions(snapshot, new, logged)):
+            version += 1
+            if not self._log.add(version, commit_entry(actions, None, lands=False)):
+                return f"another commit took version {version}"
+            table = self._opened(version)
+        changed = [each for each in new["fields"] if each not in snapshot.schema["fields"]]
+        fields = [Field.from_json(json.dumps(each)) for each in changed]
+        once = CommitProperties(max_commit_retries=0)
+        try:
+            table.alter.add_columns(fields, commit_properties=once)
+        except CommitFailedError as error:
+            return f"{error}"
         return "columns were added"  # the next try finds them
 
-    def _current(self) -> tuple[DeltaTable | None, str]:
-        """Return the table at its current version, if possible one that is open already.
-
-        Such a one comes with the attempt of its version, and is the caller's to be put back.
-
-        To open it takes time for each of its files, and for each commit since a checkpoint. One
-        that is open knows newer commits only, so its own must still be there: the table may have
-        been deleted, and another one begun in its place.
-        """
-        with suppress(IndexError, DeltaError, OSError):
-            table, attempt = self._idle.pop()
-            before = _checkpoints(table)
-            if self._commit_info(table.version()).get(ATTEMPT) == attempt:
-                if self._files.size(self._entry(table.version() + 1)) is not None:
-                    table.update_incremental()
-                    attempt = self._commit_info(table.version()).get(ATTEMPT, "")
-                # deltalake keeps apart what each commit since then has added, and all that it does
-                # takes longer for it. One that is opened anew begins with the checkpoint.
-                if _checkpoints(table) == before:
-                    return table, attempt
-        return self._open(), ""
-
-    def _commit_info(self, version: int) -> Mapping[str, Any]:
-        """Return what a commit says about itself, or nothing if it is not to be read.
-
-        deltalake lists the log for that, which takes long on a disk if the log is long.
-        """
-        with suppress(OSError, ValueError, TypeError):
-            for line in self._files.read(self._entry(version)).splitlines():
-                if info := json.loads(line).get("commitInfo"):
-                    return dict(info)
-        return {}
-
-    def _entry(self, version: int) -> PurePath:
-        return self.root / _LOG / f"{version:020}.json"
-
-    def _open(self) -> DeltaTable | None:
-        """Open the current version; None if there is no table."""
+    def _make_checkpoint(self, snapshot: Snapshot) -> None:
+        """Make a checkpoint after the commit that follows `snapshot`, if one is due."""
+        interval = int(snapshot.configuration.get(_INTERVAL, _INTERVAL_DEFAULT))
+        if (snapshot.version + 2) % interval:  # deltalake's writers, too, count from 1
+            return
         try:
-            return DeltaTable(self._uri, storage_options=self._options)
+            table = self._opened(snapshot.version + 1)
+            table.create_checkpoint()
+            if snapshot.configuration.get(_CLEANUP, "true").lower() == "true":
+                table.cleanup_metadata()
+        except (LakeError, DeltaError, OSError) as error:  # what was committed has landed
+            _log.warning("%s: no checkpoint was made: %s", self, error)
+
+    def _current(self) -> Snapshot | None:
+        """Return the table's current version; None if there is no table.
+
+        To open it takes time for each of its files. What is known of it is brought up to date.
+        """
+        known = None
+        if self._known is not None:
+            with suppress(LakeError, OSError):  # if they last, opening says so
+                known = self._log.newest(self._known)
+        if known is None and (table := self._open()) is not None:
+            try:
+                known = self._log.snapshot(table)
+            except (LakeError, DeltaError) as error:
+                raise LakeError(f"the history of {self._uri} cannot be read: {error}") from error
+        self._known = known
+        return known
+
+    def _opened(self, version: int) -> DeltaTable:
+        """Open a version of a table that exists."""
+        if (table := self._open(version)) is None:
+            raise LakeError(f"{self._uri} is gone")
+        return table
+
+    def _open(self, version: int | None = None) -> DeltaTable | None:
+        """Open a version, or the current one; None if there is no table."""
+        try:
+            return DeltaTable(self._uri, version=version, storage_options=self._options)
         except TableNotFoundError:
             return None
         except DeltaError as error:
             raise LakeError(f"{self._uri} cannot be read: {error}") from error
-
-
-def _checkpoints(table: DeltaTable) -> int:
-    """Return how many checkpoints the history may have had so far."""
-    interval = int(table.metadata().configuration.get(_INTERVAL, _INTERVAL_DEFAULT))
-    return int(table.version() + 1) // interval
-
-
-def _refuse_features(table: DeltaTable) -> None:
-    protocol, metadata = table.protocol(), table.metadata()
-    features = [*(protocol.writer_features or ()), *(protocol.reader_features or ())]
-    refuse_features(features, metadata.configuration, table_schema(table))

@@ -2,112 +2,105 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from deltalake import CommitProperties, DeltaTable, Field
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
-
-from columnar_kafka.lake.delta_merging import logged_files
 from columnar_kafka.lake.delta_schema import has_types_of
 from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow.parquet as pq
 
+    from columnar_kafka.lake.delta_log import Snapshot
+    from columnar_kafka.lake.delta_merging import LoggedFile
     from columnar_kafka.lake.delta_schema import JsonObject
-    from columnar_kafka.lake.model import StagedFile
+    from columnar_kafka.lake.model import PartitionValues, StagedFile
 
-__all__ = ["add_columns", "file_actions", "indexed", "table_schema"]
+__all__ = ["file_actions", "lacking_actions"]
 
-
-def table_schema(table: DeltaTable) -> dict[str, Any]:
-    """Return a table's schema as the log has it."""
-    schema: dict[str, Any] = json.loads(table.schema().to_json())
-    return schema
+_SAFE: Final = "!$&'()+,-.:;=@_~/"
 
 
 def file_actions(
-    table: DeltaTable, footers: Mapping[StagedFile, pq.FileMetaData], replaced: Collection[str]
-) -> list[AddAction | RemoveAction]:
-    """Return what adds files, in place of those that are `replaced`; a file may replace itself.
+    snapshot: Snapshot,
+    footers: Mapping[StagedFile, pq.FileMetaData],
+    logged: Mapping[str, LoggedFile],
+    replaced: Collection[str],
+) -> Iterator[JsonObject]:
+    """Yield what adds files, in place of those that are `replaced`; a file may replace itself.
 
-    What takes another's place may have been written by anybody. Of values that readers cast to the
-    table's types no bounds are known.
+    `logged` are the table's files, if there is something to replace. What takes another's place may
+    have been written by anybody. Of values that readers cast to the table's types no bounds are
+    known.
     """
-    logged = logged_files(table) if replaced else {}
-    schema = table_schema(table) if replaced else None
-    columns = indexed(table)
+    columns = snapshot.indexed
     now = int(time.time() * 1000)
-    removed = set(replaced).difference(file.path for file in footers)
-    actions: list[AddAction | RemoveAction] = [
-        RemoveAction(path, False, now, logged[path].nbytes, dict(logged[path].partition))
-        for path in sorted(removed)
-    ]
+    for path in sorted(set(replaced).difference(file.path for file in footers)):
+        yield _remove(logged[path], now)
     for file, footer in footers.items():
         before = logged.get(file.path)
         is_known = not file.is_encrypted and (
-            schema is None or has_types_of(schema, footer.schema.to_arrow_schema())
+            not replaced or has_types_of(snapshot.schema, footer.schema.to_arrow_schema())
         )
-        actions.append(
-            AddAction(
-                file.path,
-                file.nbytes,
-                dict(file.table_partition or ()),
-                before.modified if before else now,
-                not replaced,
-                file_statistics(footer, columns if is_known else ()),
-            )
+        yield _add(
+            before.path if before else quote(file.path, safe=_SAFE),
+            file.nbytes,
+            before.modified if before else now,
+            file.table_partition or (),
+            file_statistics(footer, columns if is_known else ()),
+            lands=not replaced,
         )
-    return actions
 
 
-def add_columns(table: DeltaTable, old: JsonObject, new: JsonObject) -> None:
-    """Have a table get the columns that are new, and the log say that no file has values in them.
+def lacking_actions(
+    snapshot: Snapshot, grown: JsonObject, logged: Mapping[str, LoggedFile]
+) -> Iterator[JsonObject]:
+    """Yield what has the log say of files that they have no values in a table's new columns.
 
-    These are two commits; a file that lands in between would be one of which the log says nothing.
-
-    Raises:
-        CommitFailedError: another commit came first, or in between.
-        DeltaError: columns cannot be added.
+    `grown` is its schema with these.
     """
-    version = table.version() + _state_lacking(table, old, new)
-    table.update_incremental()
-    if table.version() != version:
-        raise CommitFailedError(f"version {table.version()} came while columns were added")
-    changed = [each for each in new["fields"] if each not in old["fields"]]
-    fields = [Field.from_json(json.dumps(each)) for each in changed]
-    table.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
+    after = indexed_columns(grown, snapshot.partition_columns, snapshot.configuration)
+    added = sorted(after.difference(snapshot.indexed))
+    for file in logged.values():
+        if columns := [path for path in added if file.may_hide(path)]:
+            statistics = file.lacking(columns)
+            yield _add(
+                file.path, file.nbytes, file.modified, file.partition, statistics, lands=False
+            )
 
 
-def _state_lacking(table: DeltaTable, old: JsonObject, new: JsonObject) -> bool:
-    """Have the log say of each file that it has no values in columns; return if that was needed."""
-    before = {each["name"] for each in old["fields"]}
-    metadata = table.metadata()
-    after = indexed_columns(new, metadata.partition_columns, metadata.configuration)
-    columns = [path for path in sorted(after) if path[0] not in before]
-    if not columns or "deletionVectors" in (table.protocol().writer_features or ()):
-        return False  # what was deleted by a vector would come back
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(
-            path, file.nbytes, dict(file.partition), file.modified, False, file.lacking(columns)
-        )
-        for path, file in logged_files(table).items()
-        if file.is_canonical and file.has_bounds
-    ]
-    if actions:
-        properties = CommitProperties(max_commit_retries=0)
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=properties
-        )
-    return bool(actions)
+def _add(
+    path: str,
+    nbytes: int,
+    modified: int,
+    partition: PartitionValues,
+    statistics: str,
+    *,
+    lands: bool,
+) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": path,
+            "partitionValues": dict(partition),
+            "size": nbytes,
+            "modificationTime": modified,
+            "dataChange": lands,
+            "stats": statistics,
+        }
+    }
 
 
-def indexed(table: DeltaTable) -> Collection[tuple[str, ...]]:
-    """Return the columns of which a table's readers expect statistics."""
-    metadata = table.metadata()
-    return indexed_columns(table_schema(table), metadata.partition_columns, metadata.configuration)
+def _remove(file: LoggedFile, now: int) -> dict[str, Any]:
+    return {
+        "remove": {
+            "path": file.path,
+            "deletionTimestamp": now,
+            "dataChange": False,
+            "extendedFileMetadata": True,
+            "partitionValues": dict(file.partition),
+            "size": file.nbytes,
+        }
+    }

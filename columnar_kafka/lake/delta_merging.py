@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.delta_partition import as_text
 from columnar_kafka.lake.delta_statistics import (
     exact_bound,
@@ -23,24 +22,24 @@ from columnar_kafka.lake.merging import as_staged, fence_names, layout_of, unrea
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from deltalake import DeltaTable
+
     from columnar_kafka.lake.bounds import Footer
     from columnar_kafka.lake.delta_statistics import Path
     from columnar_kafka.lake.model import Fence, PartitionValues, StagedFile
 
 __all__ = ["LoggedFile", "files_to_merge", "logged_files", "wrong_columns"]
 
-_SAFE: Final = "!$&'()+,-.:;=@_~/"
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
 class LoggedFile(NamedTuple):
     """A file as readers find it in the log; `least`, `most` and `nulls` are None if not stated.
 
-    It can be removed or stated anew only if deltalake writes its path as the log has it:
-    `is_canonical`. Otherwise that would be another file.
+    `path` is encoded as the log has it.
     """
 
-    is_canonical: bool
+    path: str
     nbytes: int
     modified: int
     partition: PartitionValues
@@ -54,28 +53,39 @@ class LoggedFile(NamedTuple):
         """Whether readers find bounds in the log."""
         return self.records is not None and not (self.least is None and self.most is None)
 
+    def hides(self, column: Path) -> bool:
+        """Whether readers take it that rows have values in a column that the file lacks.
+
+        Members of a struct may lack statistics, but the struct may not; see `delta_statistics`.
+        """
+        top = column[0]
+        structs = [self.least, self.most] if len(column) > 1 else []
+        return self.has_bounds and (
+            _stated(self.nulls, (top,)) is None
+            or any(each is not None and each.get(top, top) is None for each in structs)
+        )
+
+    def may_hide(self, column: Path) -> bool:
+        """Whether they will, once the table has that column."""
+        stated = [self.nulls, *(each for each in (self.least, self.most) if each is not None)]
+        return self.has_bounds and any(_stated(each, column[:1]) is None for each in stated)
+
     def lacking(self, columns: Collection[Path]) -> str:
         """Return the statistics of a file that `has_bounds`, and has none of these `columns`."""
         return restated(self.records or 0, self.least, self.most, self.nulls, columns)
 
 
-def logged_files(table: Any) -> dict[str, LoggedFile]:
-    """Return the files of deltalake's table by their paths; `table` is None if there is none.
+def logged_files(table: DeltaTable) -> dict[str, LoggedFile]:
+    """Return the files of deltalake's table by their paths, decoded.
 
     Raises:
-        LakeError: a file's rows are not all rows of the table.
+        LakeError: the type of a partition column is not supported.
     """
-    if table is None:
-        return {}
-    if "deletionVectors" in (table.protocol().writer_features or ()):
-        raise LakeError(
-            f"{table.table_uri}: deletion vectors may have deleted rows, and they cannot be read"
-        )
     names = table.metadata().partition_columns
     actions = pa.table(table.get_add_actions())
     return {
-        (path := unquote(row["path"])): LoggedFile(
-            is_canonical=quote(path, safe=_SAFE) == row["path"],
+        unquote(row["path"]): LoggedFile(
+            path=row["path"],
             nbytes=row["size_bytes"],
             modified=row["modification_time"],
             partition=tuple((name, as_text(row["partition"][name])) for name in names),
@@ -107,7 +117,7 @@ def files_to_merge(
         with unreadable(path):
             metadata = pq.read_metadata(footer(path, file.nbytes))
             staged = as_staged(path, file.nbytes, metadata, names, file.partition)
-        if staged is not None and file.is_canonical:
+        if staged is not None:
             found[path] = staged
             layouts[path] = layout_of(metadata.schema.to_arrow_schema())
     return found, layouts
@@ -120,8 +130,7 @@ def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -
     """
     metadata = footer.metadata
     for path in lacking(metadata, () if footer.is_encrypted else indexed):
-        # Members of a struct may lack statistics; see `delta_statistics`.
-        if file.has_bounds and _stated(file.nulls, path[:1]) is None:
+        if file.hides(path):
             yield path[0]
     for number, path, arrow in file_leaves(metadata, indexed):
         groups = [

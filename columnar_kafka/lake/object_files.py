@@ -191,7 +191,7 @@ class ObjectFiles:
         if not self._refuses_taken_names:
             raise NotLandedError(
                 f"{self._url}: the store does not support If-None-Match, since it created an "
-                "object whose name was taken: a directory cannot be kept there"
+                "object whose name was taken: no table can be committed to there"
             )
 
     def _list(self, folder: PurePosixPath, after: str = "") -> list[tuple[str, float]]:

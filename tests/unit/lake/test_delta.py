@@ -17,12 +17,13 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from lakes import FENCE, GENERATIONS, DeltaLake, by_polars, every_type, put, rows, staged
 from segments import numbers, segment, segments
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.delta import DeltaLakeTable
 from columnar_kafka.lake.delta_schema import delta_schema, refuse_features
 from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
 from columnar_kafka.lake.fences import CommitRecord, check_witness
 from columnar_kafka.lake.model import NotLandedError, TopicGeneration
+from columnar_kafka.lake.object_files import ObjectFiles
 from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
@@ -367,6 +368,27 @@ def test_features_that_change_no_append_are_taken(lake: DeltaLake) -> None:
     DeltaTable(str(lake.root)).alter.set_table_properties(properties)
     put(lake.table(), [0])
     assert rows(lake) == numbers([0])
+
+
+def test_a_protocol_that_is_not_known_is_refused(lake: DeltaLake) -> None:
+    existing(lake)
+    path = lake.root / f"_delta_log/{0:020}.json"
+    text = path.read_text()
+    assert '"minWriterVersion":2' in text
+    path.write_text(text.replace('"minWriterVersion":2', '"minWriterVersion":8'))
+    with pytest.raises(LakeError, match="writer version 8"):
+        put(lake.table(), [0])
+
+
+def test_a_table_whose_writers_take_turns_by_a_lock_is_refused(
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would overwrite a commit that was written on condition that there is none."""
+    monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
+    files = ObjectFiles("s3://bucket/t", {"aws_region": "eu-central-1"})
+    with pytest.raises(ConfigError, match="AWS_S3_LOCKING_PROVIDER=dynamodb: s3://bucket/t is"):
+        DeltaLakeTable("s3://bucket/t", files=files)
+    put(lake.table(), [0])
 
 
 # --- statistics -----------------------------------------------------------------------------------

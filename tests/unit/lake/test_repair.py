@@ -318,6 +318,23 @@ def refuses(*_: Any) -> None:
     raise StitchError("an encrypted column")
 
 
+@pytest.mark.parametrize("fault", ["bounds", "a copy"])
+def test_a_path_that_the_log_has_in_another_form_stays_the_same_file(
+    tmp_path: Path, fault: str
+) -> None:
+    lake = DeltaLake(tmp_path / "lake")
+    data = pa.table({"n": [1], "x": [math.nan if fault == "a copy" else 1.0], "flag": [True]})
+    put(lake, [segment(data)])
+    add_file(lake, data, {"n": 1, "x": 1.0})
+    path = lake.root / f"_delta_log/{lake.load().version():020}.json"
+    path.write_text(path.read_text().replace('"other.parquet"', '"%6Fther.parquet"'))
+    assert lake.read().num_rows == 2
+    assert repair(lake.table()) == RepairResult(files=2, repaired=1, left=0)
+    assert wrong(lake) == []
+    assert lake.read().num_rows == 2
+    ask(lake, pa.concat_tables([data, data]))
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "bound"),
     [

@@ -1,0 +1,234 @@
+"""The log of a Delta table: an entry is one commit, written once and never changed.
+
+deltalake opens tables and writes their checkpoints. Its commits, and its way to a newer version,
+take time for every file of a table; these take time for what they commit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from columnar_kafka import __version__
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.delta_statistics import indexed_columns
+from columnar_kafka.lake.fences import ATTEMPT, CommitRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import PurePath
+
+    from deltalake import DeltaTable
+
+    from columnar_kafka.lake.delta_schema import JsonObject
+    from columnar_kafka.lake.files import Files
+
+    Entry = Sequence[JsonObject]
+
+__all__ = ["DeltaLog", "Snapshot", "commit_entry"]
+
+_APPLICATION: Final = "columnar-kafka"
+_RESTORE: Final = "RESTORE"
+_OF_FILES: Final = (b'{"add":', b'{"remove":', b'{"cdc":')
+_FOLLOWED: Final = 100
+"""Commits since then. For more, opening the table is cheaper, which begins at a checkpoint."""
+_WRITER_VERSION: Final = 7  # of the protocol, from which on features are listed by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a version of a table is like, but for its files.
+
+    `info` is what its commit says about itself. `record` is the newest that can be reached by the
+    history; None if there is none, or if the history does not reach back that far, and so is not
+    whole. `sequence` is the second witness, the application transaction.
+    """
+
+    version: int
+    info: Mapping[str, Any]
+    schema: JsonObject
+    partition_columns: Sequence[str]
+    configuration: Mapping[str, str]
+    features: Collection[str]
+    sequence: int | None
+    record: CommitRecord | None
+    is_whole: bool
+
+    @property
+    def indexed(self) -> Collection[tuple[str, ...]]:
+        """The columns of which the table's readers expect statistics."""
+        return indexed_columns(self.schema, self.partition_columns, self.configuration)
+
+    def after(self, entry: Entry) -> Snapshot | None:
+        """Return the snapshot after one more commit; None if that changes more than files.
+
+        Raises:
+            LakeError: the commit's record is malformed, or of a newer version.
+        """
+        info = _info(entry)
+        if info.get("operation") == _RESTORE:
+            return None
+        if any("metaData" in each or "protocol" in each for each in entry):
+            return None
+        sequence = self.sequence
+        for each in entry:
+            if (transaction := each.get("txn", {})).get("appId") == _APPLICATION:
+                sequence = transaction["version"]
+        found = CommitRecord.from_properties(info)
+        return replace(
+            self,
+            version=self.version + 1,
+            info=info,
+            sequence=sequence,
+            record=found or self.record,
+            is_whole=found is not None or self.is_whole,
+        )
+
+
+def commit_entry(
+    actions: Iterable[JsonObject], record: CommitRecord | None, *, lands: bool
+) -> list[JsonObject]:
+    """Return a commit with these actions on files, which land rows or restate what is there."""
+    properties = record.to_properties() if record else {}
+    info = {
+        "timestamp": int(time.time() * 1000),
+        "operation": "WRITE" if lands else "OPTIMIZE",
+        "operationParameters": {"mode": "Append"} if lands else {},
+        "isBlindAppend": lands,
+        "engineInfo": f"columnar-kafka:{__version__}",
+        **properties,
+    }
+    entry: list[JsonObject] = [{"commitInfo": info}, *actions]
+    if record:
+        entry.append({"txn": {"appId": _APPLICATION, "version": record.sequence}})
+    return entry
+
+
+class DeltaLog:
+    """The log of the table at `root`. All methods block for requests, and may raise OSError."""
+
+    def __init__(self, root: PurePath, files: Files[Any]) -> None:
+        self._folder = root / "_delta_log"
+        self._files = files
+
+    def snapshot(self, table: DeltaTable) -> Snapshot:
+        """Return what a table that deltalake has opened is like.
+
+        Raises:
+            LakeError: its history cannot be read, or followed.
+        """
+        version, protocol, metadata = table.version(), table.protocol(), table.metadata()
+        features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+        if protocol.min_writer_version > _WRITER_VERSION:
+            features.add(f"writer version {protocol.min_writer_version}")
+        record, is_whole = self._newest_record(version)
+        return Snapshot(
+            version=version,
+            info=_info(self.read(version) or ()),
+            schema=json.loads(table.schema().to_json()),
+            partition_columns=metadata.partition_columns,
+            configuration=metadata.configuration,
+            features=features,
+            sequence=table.transaction_version(_APPLICATION),
+            record=record,
+            is_whole=is_whole,
+        )
+
+    def newest(self, known: Snapshot) -> Snapshot | None:
+        """Return the newest snapshot, from one that is known; None if the table is to be opened.
+
+        Only newer commits are read, and the known one: the table may have been deleted, and another
+        one begun in its place.
+
+        Raises:
+            LakeError: a commit is malformed, or of a newer version of this package.
+        """
+        if not known.info or _info(self.read(known.version) or ()) != known.info:
+            return None
+        newest: Snapshot | None = known
+        while newest is not None and newest.version - known.version <= _FOLLOWED:
+            if (entry := self.read(newest.version + 1)) is None:
+                return newest
+            newest = newest.after(entry)
+        return None
+
+    def has(self, attempt: str, after: int) -> bool:
+        """Return whether one of the commits after a version has the id `attempt`.
+
+        Raises:
+            LakeError: a commit is malformed.
+        """
+        for version in itertools.count(after + 1):
+            if (entry := self.read(version)) is None:
+                return False
+            if _info(entry).get(ATTEMPT) == attempt:
+                return True
+        raise AssertionError  # a count does not end
+
+    def read(self, version: int) -> Entry | None:
+        """Return what a commit says, but not of files; None if there is none of that version.
+
+        Raises:
+            LakeError: it is malformed.
+        """
+        path = self._path(version)
+        try:
+            lines = self._files.read(path).splitlines()
+        except FileNotFoundError:
+            return None
+        try:
+            return [
+                dict(json.loads(each)) for each in lines if each and not each.startswith(_OF_FILES)
+            ]
+        except (ValueError, TypeError) as error:
+            raise LakeError(f"{path} is not a commit of Delta: {error}") from error
+
+    def add(self, version: int, entry: Entry) -> bool:
+        """Write a commit; return False if another one has taken its version.
+
+        Over a network the answer may be lost, and either outcome may be wrong.
+        """
+        # Parsers of logs join escaped surrogates wrongly.
+        lines = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in entry]
+        try:
+            self._files.put(self._path(version), "\n".join([*lines, ""]).encode())
+        except FileExistsError:
+            return False
+        self._files.sync_folder(self._folder)
+        return True
+
+    def _newest_record(self, version: int) -> tuple[CommitRecord | None, bool]:
+        """Return the newest record up to a version, and whether the history is whole.
+
+        It is walked back: through a `RESTORE`, and over the commits of other writers.
+        """
+        while (entry := self.read(version)) is not None:
+            info = _info(entry)
+            if (record := CommitRecord.from_properties(info)) is not None:
+                return record, True
+            if version == 0:
+                return None, True
+            version = _restored(version, info) if info.get("operation") == _RESTORE else version - 1
+        return None, False
+
+    def _path(self, version: int) -> PurePath:
+        return self._folder / f"{version:020}.json"
+
+
+def _info(entry: Entry) -> JsonObject:
+    """Return what a commit says about itself; nothing if it does not."""
+    return next((each["commitInfo"] for each in entry if each.get("commitInfo")), {})
+
+
+def _restored(version: int, info: Mapping[str, Any]) -> int:
+    """Return the version that a `RESTORE` went back to."""
+    restored = info.get("operationParameters", {}).get("version")
+    if restored is None or not str(restored).isdecimal():
+        raise LakeError(
+            f"version {version} restores a point in time, and Delta does not record which version "
+            "that was: restore the table to a version number"
+        )
+    return min(int(restored), version - 1)
