@@ -73,7 +73,7 @@ FILES = {
         message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
         landed_rows  rows_by_id  audit
         reset  fences  delta_schema  delta_statistics  delta_partition
-        delta_merging  delta_actions  delta_history  delta
+        delta_log  delta_merging  delta_actions  delta
         iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit
         iceberg_history  iceberg  formats
     """,
@@ -182,7 +182,7 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local",
     "polars": "demo",
-    "deltalake": "lake.delta  lake.delta_actions  lake.delta_history",
+    "deltalake": "lake.delta  lake.delta_log  lake.delta_merging",
     "obstore": "lake.object_files",
     "pyiceberg": """
         lake.iceberg  lake.iceberg_commit  lake.iceberg_files  lake.iceberg_history

@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import __version__
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.delta_statistics import indexed_columns
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord
@@ -98,7 +97,7 @@ def commit_entry(
         "operation": "WRITE" if lands else "OPTIMIZE",
         "operationParameters": {"mode": "Append"} if lands else {},
         "isBlindAppend": lands,
-        "engineInfo": f"columnar-kafka:{__version__}",
+        "engineInfo": _APPLICATION,
         **properties,
     }
     entry: list[JsonObject] = [{"commitInfo": info}, *actions]
