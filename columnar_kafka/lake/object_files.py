@@ -177,14 +177,12 @@ class ObjectFiles:
         """See `Files.sync_folder`: what a store has confirmed is durable."""
 
     def _try_store(self, path: str) -> None:
-        with _os_errors():
-            obstore.put(self._store, path, b"", mode="create", use_multipart=False)
         try:
-            obstore.put(self._store, path, b"", mode="create", use_multipart=False)
-        except AlreadyExistsError:
+            with _os_errors():
+                for _ in range(2):  # the first may be refused too: it repeats one without an answer
+                    obstore.put(self._store, path, b"", mode="create", use_multipart=False)
+        except FileExistsError:
             self._refuses_taken_names = True
-        except BaseError as error:
-            raise OSError(_first_line(error)) from error
         finally:
             with suppress(OSError), _os_errors():
                 obstore.delete(self._store, path)

@@ -23,7 +23,7 @@ RUNS = 34  # of six cases: 204
 TARGETS = {
     # the kind of table, its server, the field of `Bucket` that names it, and what commits
     "directory": (DirectoryLake, "minio", "endpoint", ("PUT", ".json")),
-    "delta": (DeltaLake, "minio", "endpoint", ("PUT", "/_delta_log/")),
+    "delta": (DeltaLake, "minio", "endpoint", ("PUT", ".json")),
     "iceberg": (IcebergLake, "iceberg_rest", "catalog", ("POST", "/tables/t")),
 }
 
