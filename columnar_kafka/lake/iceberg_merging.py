@@ -1,4 +1,4 @@
-"""The files of an Iceberg table that may be merged."""
+"""The files of an Iceberg table: what they are, which may be merged, and which have wrong bounds."""
 
 from __future__ import annotations
 
