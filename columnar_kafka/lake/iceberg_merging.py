@@ -1,4 +1,4 @@
-"""The files of an Iceberg table: what they are, which may be merged, and which have wrong bounds."""
+"""The files of an Iceberg table: what they are, and which may be merged or have wrong bounds."""
 
 from __future__ import annotations
 
