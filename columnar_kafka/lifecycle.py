@@ -416,7 +416,7 @@ def _wait_for_steps() -> None:
 def notice_fork() -> None:
     """Abandon all clients if this is a forked child that has not done so.
 
-    Python may not have been told, as of uWSGI's fork in C; or a signal handler has raised in a hook.
+    Python may not have been told, as of uWSGI's fork in C, or a handler may have raised in a hook.
     Any lock may have been held then, for ever, so this takes none; nor may its caller before.
     """
     if process_mark() != _home:

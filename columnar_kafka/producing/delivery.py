@@ -144,9 +144,14 @@ class Delivery:
             raise
 
     @property
-    def interrupted(self) -> bool:
-        """Whether this thread is in the middle of one of these methods, but in no report."""
-        return is_held(self._lock) or getattr(self._thread, "serving", False)
+    def locked(self) -> bool:
+        """Whether this thread has the lock: it is in the middle of a method, but in no report."""
+        return is_held(self._lock)
+
+    @property
+    def serving(self) -> bool:
+        """Whether this thread is inside librdkafka's poll or flush."""
+        return getattr(self._thread, "serving", False)
 
     def serve(self, stock: Callable[[float], int], timeout: float) -> int:
         """Call librdkafka's poll or flush; called again by what interrupts it, it would abort."""

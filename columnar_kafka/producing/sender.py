@@ -141,9 +141,9 @@ class Sender:
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were.
 
-        None are handled where the caller must not wait for a lock (`interrupted`).
+        None are handled where the caller must not wait for a lock.
         """
-        if self.interrupted:
+        if not self.may_wait:
             return 0
         count = self._delivery.collect()
         if count and (self._dispatcher.has_work or self._queue.under_pressure):
@@ -169,33 +169,35 @@ class Sender:
             self._thread.join()
 
     @property
-    def interrupted(self) -> bool:
-        """Whether the caller must wait for no other thread, which would wait for the caller.
+    def may_wait(self) -> bool:
+        """Whether the caller may wait for another thread, which does not wait for the caller.
 
-        It is a signal handler or a finalizer, and has interrupted what has a lock, a fork, or the
-        sender's thread itself.
+        It may not if it is a signal handler or a finalizer, and has interrupted what has a lock, a
+        fork, or the sender's thread itself.
         """
-        return (
-            self._delivery.interrupted
-            or is_held(self._queue.lock)
+        return not (
+            self._holds_lock
             or threading.get_ident() == self._thread.ident
             or lifecycle.forks_here()
         )
 
     @property
     def _holds_lock(self) -> bool:
-        return self._delivery.interrupted or is_held(self._queue.lock)
+        return self._delivery.locked or is_held(self._queue.lock)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the caller must neither wait nor call librdkafka's poll, which it is inside of."""
+        return self._delivery.serving or not self.may_wait
 
     def purge(self) -> None:
         """Give up everything that librdkafka does not have; return when that is done.
 
-        Where the caller is `interrupted`, it is done a little later.
+        Where the caller must not wait, it is done a little later.
         """
         self._purging = True
         self.wake()
-        while self._purging and not self._stopping:
-            if self.interrupted:
-                return
+        while self._purging and not self._stopping and self.may_wait:
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:
