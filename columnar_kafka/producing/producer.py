@@ -331,11 +331,7 @@ class Producer(StockProducer):
         return True
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up records that are buffered or in flight; every record's report says so.
-
-        Inside librdkafka's poll, too: in `error_cb`, or in a signal handler that interrupts it. One
-        that has interrupted another call does not wait; what is buffered is given up soon.
-        """
+        """Give up records that are buffered or in flight; every record's report says so."""
         if self._buffers and in_queue:
             self._buffer.sender.purge()
         # librdkafka purges later, and takes what is produced until then: not without need.

@@ -187,7 +187,7 @@ class Sender:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the caller must neither wait nor call librdkafka's poll, which it is inside of."""
+        """Whether the caller must not call librdkafka's poll: it is inside it, or may not wait."""
         return self._delivery.serving or not self.may_wait
 
     def purge(self) -> None:
