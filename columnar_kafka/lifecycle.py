@@ -435,6 +435,7 @@ def _abandon_all() -> None:
         abandon(other)
         keep_for_ever(other)
         _inherited.pop(other, None)
+    _forking.clear()  # of threads that are not here
     _home = process_mark()
 
 
@@ -442,11 +443,13 @@ atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     # What a signal handler raises ends a hook, and the fork goes on. So hooks that belong together
     # are in C, where no handler runs; the others may end anywhere, and are called once more.
-    this_thread = iter(threading.get_ident, None)
+    _this_thread = iter(threading.get_ident, None)
     os.register_at_fork(
-        after_in_parent=partial(next, map(_forking.remove, this_thread)),
+        after_in_parent=partial(next, map(_forking.remove, _this_thread)),
         after_in_child=_forking.clear,
     )
     for _ in range(2):
         os.register_at_fork(before=_wait_for_steps, after_in_child=notice_fork)
-    os.register_at_fork(before=partial(next, map(_forking.append, this_thread)))  # the first to run
+    os.register_at_fork(
+        before=partial(next, map(_forking.append, _this_thread))
+    )  # the first to run

@@ -97,9 +97,8 @@ def _count_convertible(chunk: pa.Array, attempt: Callable[[pa.Array], pa.Array])
 
 
 def _show(chunk: pa.Array, row: int) -> str:
-    value = chunk[row]
     try:
-        return f" has {reprlib.repr(value.as_py())}"
+        return f" has {reprlib.repr(chunk[row].as_py())}"
     except Exception as error:  # noqa: BLE001 - Python may have no object for a wrong value
-        raise_if_once(error, value.as_py)
+        raise_if_once(error, lambda: reprlib.repr(chunk[row].as_py()))
         return ""
