@@ -12,15 +12,16 @@ from columnar_kafka.position import MAX_ROWS
 __all__ = [
     "ENCODINGS",
     "METADATA_MEMBERS",
+    "Arguments",
     "Config",
     "ConfigReader",
     "DecodeLimits",
     "Hidden",
+    "HiddenText",
     "boolean",
     "c_integer",
     "choice",
     "integer",
-    "merge_arguments",
     "number",
 ]
 
@@ -40,6 +41,18 @@ class Hidden(dict[str, Any]):
     def __repr__(self) -> str:
         return f"<{', '.join(map(str, self))}>"
 
+    def copy(self) -> Hidden:
+        """Return a copy, which shows no values either."""
+        return Hidden(self)
+
+    def __or__(self, other: Any) -> Any:
+        merged = super().__or__(other)
+        return merged if merged is NotImplemented else Hidden(merged)
+
+    def __ror__(self, other: Any) -> Any:
+        merged = super().__ror__(other)
+        return merged if merged is NotImplemented else Hidden(merged)
+
     def key(self) -> Hashable:
         """Return what is equal for equal configurations, and shows no values either."""
         return _HiddenItems(self.items())
@@ -50,17 +63,40 @@ class _HiddenItems(frozenset[tuple[str, Any]]):
         return f"<{', '.join(sorted(key for key, _ in self))}>"
 
 
-def merge_arguments(args: Sequence[Any], kwargs: Config) -> Hidden:
-    """Return the configuration in a constructor's arguments: a dict, keywords, or both.
+class HiddenText(str):
+    """A text whose `repr` does not show it: there may be a password in it."""
 
-    Raises:
-        TypeError: as confluent-kafka: no argument at all, more than one dict, or not a dict.
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+
+class Arguments:
+    """A function's arguments with secrets among them, which show no values.
+
+    The function forgets its own before it uses them: an error's frames show what it has.
     """
-    if len(args) > 1:
-        raise TypeError("expected tuple containing single dict")
-    if not (args or kwargs) or (args and not isinstance(args[0], dict)):
-        raise TypeError("expected configuration dict")
-    return Hidden({**(args[0] if args else {}), **kwargs})
+
+    def __init__(self, args: Sequence[Any], kwargs: Config) -> None:
+        self._args = args
+        self._kwargs = kwargs
+
+    def passed_to(self, function: Callable[..., T]) -> T:
+        """Call a function with them."""
+        return function(*self._args, **self._kwargs)
+
+    def merged(self) -> Hidden:
+        """Return the configuration that a constructor has got: a dict, keywords, or both.
+
+        Raises:
+            TypeError: as confluent-kafka: no argument at all, more than one dict, or not a dict.
+        """
+        if len(self._args) > 1:
+            raise TypeError("expected tuple containing single dict")
+        if not (self._args or self._kwargs) or not all(isinstance(e, dict) for e in self._args):
+            raise TypeError("expected configuration dict")
+        return Hidden({**(self._args[0] if self._args else {}), **self._kwargs})
 
 
 def integer(low: int, high: int) -> Callable[[str, Any], int]:

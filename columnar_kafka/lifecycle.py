@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from columnar_kafka import native
@@ -31,7 +32,9 @@ __all__ = [
     "ended",
     "flush_fully",
     "flush_interrupted",
+    "forks_here",
     "hold_until_closed",
+    "is_forking",
     "keep_for_ever",
     "notice_fork",
     "process_mark",
@@ -87,12 +90,8 @@ class Client(Protocol):
         """Refuse new records, except from the threads with these identifiers."""
         ...
 
-    def pause(self) -> None:
-        """Keep the background thread from working, until `resume`."""
-        ...
-
-    def resume(self) -> None:
-        """Let the background thread work again."""
+    def wait_for_step(self) -> None:
+        """Wait until the background thread does nothing. It begins nothing while `is_forking`."""
         ...
 
     def abandon(self) -> None:
@@ -133,6 +132,7 @@ def started(owner: Closable, client: Client) -> None:
 
     `client` is kept as long as `owner`, and so must not refer to it.
     """
+    notice_fork()  # or it would be taken for one of the parent's
     _clients[owner] = client
     _live.add(owner)
     _register_with_multiprocessing()
@@ -147,6 +147,7 @@ def ended(owner: Closable) -> None:
 
 def abandon_in_children(owner: T, abandon: Callable[[T], None]) -> None:
     """Call `abandon` with a client in forked children; there is nothing to flush at exit."""
+    notice_fork()  # as in `started`
     _inherited[owner] = abandon
 
 
@@ -385,59 +386,70 @@ def _others() -> list[threading.Thread]:
 # --- forking --------------------------------------------------------------------------------------
 
 _home = process_mark()  # of the process that the clients belong to
-_forking = threading.Lock()  # one fork at a time: two could wait for each other's clients
-_paused: list[tuple[Closable, Client]] = []
+_forking: Final[list[int]] = []
+"""The threads that are in `os.fork`, hooks included; one twice if a handler there forks too."""
 
 
-def _pause_all() -> None:
-    """Stop all clients' threads between two steps, or the child's copies of locks stay locked."""
-    _forking.acquire()
-    for owner in {*_live, *_dropped}:
-        client = _clients.get(owner)
-        if client is not None:  # not closed since
-            client.pause()
-            _paused.append((owner, client))
+def is_forking() -> bool:
+    """Return whether any thread forks. Clients' threads begin nothing then.
+
+    A child has copies of all locks, and of those that another thread holds they stay locked:
+    Arrow's and the allocator's, too.
+    """
+    return bool(_forking)
 
 
-def _resume_all() -> None:
-    for _, client in _paused:
-        client.resume()
-    _paused.clear()
-    _forking.release()
+def forks_here() -> bool:
+    """Return whether this thread forks: then a signal handler asks, and must wait for no client."""
+    return threading.get_ident() in _forking
 
 
-def _in_child() -> None:
-    _abandon_all([*_paused])
-    _paused.clear()
-    _forking.release()
+def _wait_for_steps() -> None:
+    """Wait until all clients' threads are between two steps."""
+    for reference in _clients.keyrefs():  # other threads make clients meanwhile
+        owner = reference()
+        client = None if owner is None else _clients.get(owner)
+        if client is not None:
+            client.wait_for_step()
 
 
 def notice_fork() -> None:
-    """Abandon all clients if this is a forked child of which Python was not told.
+    """Abandon all clients if this is a forked child that has not done so.
 
-    uWSGI forks in C, where no hook runs. Any lock may have been held then, for ever, so this takes
-    none; nor may its caller before.
+    Python may not have been told, as of uWSGI's fork in C, or a handler may have raised in a hook.
+    Any lock may have been held then, for ever, so this takes none; nor may its caller before.
     """
     if process_mark() != _home:
-        _abandon_all([*_clients.items()])
+        _abandon_all()
 
 
-def _abandon_all(clients: Iterable[tuple[Closable, Client]]) -> None:
+def _abandon_all() -> None:
     # librdkafka would wait for its threads, which are not here, or for others in their place. So
-    # no client is ever destroyed.
+    # no client is ever destroyed. What a signal handler interrupts is done again.
     global _home  # noqa: PLW0603
-    _home = process_mark()
-    for owner, client in clients:
+    for owner, client in [*_clients.items()]:
         client.abandon()
         keep_for_ever(owner)
-    for owner, abandon in [*_inherited.items()]:  # a client may be destroyed meanwhile
-        abandon(owner)
-        keep_for_ever(owner)
-    _live.clear()
-    _dropped.clear()
-    _inherited.clear()
+        ended(owner)
+    for other, abandon in [*_inherited.items()]:  # a client may be destroyed meanwhile
+        abandon(other)
+        keep_for_ever(other)
+        _inherited.pop(other, None)
+    _forking.clear()  # of threads that are not here
+    _home = process_mark()
 
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_in_child)
+    # What a signal handler raises ends a hook, and the fork goes on. So hooks that belong together
+    # are in C, where no handler runs; the others may end anywhere, and are called once more.
+    _this_thread = iter(threading.get_ident, None)
+    os.register_at_fork(
+        after_in_parent=partial(next, map(_forking.remove, _this_thread)),
+        after_in_child=_forking.clear,
+    )
+    for _ in range(2):
+        os.register_at_fork(before=_wait_for_steps, after_in_child=notice_fork)
+    os.register_at_fork(
+        before=partial(next, map(_forking.append, _this_thread))
+    )  # the first to run

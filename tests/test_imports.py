@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOMS = """
-native  errors  position  config  schema  columns  segment  plain  lake
+native  errors  interruptions  position  config  schema  columns  segment  plain  lake
 message  offsets  deadline  lifecycle  broker
 producing  consuming
 ingest
@@ -54,8 +54,8 @@ FILES = {
         __init__
     """,
     "columns": """
-        __init__  compute  older_arrow  protocol  interruptions  range_checks  accepted_types
-        layouts  decoded_size  native_format  columns_to_rows  row_objects  compiled_copying
+        __init__  compute  older_arrow  protocol  range_checks  accepted_types  layouts
+         decoded_size  native_format  columns_to_rows  row_objects  compiled_copying
         converters  copying  taken_values  kafka_column  rows_to_columns  chunked  cast  arrow_input
     """,
     "segment": """
@@ -144,9 +144,9 @@ LATE = LAZY | {
 }
 """The modules that import others by name, when they need them; docs/design.md lists them too."""
 
-ENTRIES = 25
+ENTRIES = 26
 """The bound on the entries of `ls columnar_kafka`."""
-ARROWS = 103
+ARROWS = 105
 """The bound on pairs of rooms of which the first imports the second; 226 before the rooms."""
 FILE_LINES = 500
 FUNCTION_LINES = 60

@@ -17,7 +17,7 @@ from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments, Hidden
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -78,8 +78,8 @@ class AIOConsumer:
         self._inbox = Inbox(self._loop)
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
-        conf = Hidden(consumer_conf)
-        del consumer_conf  # which shows passwords
+        arguments, consumer_conf = Arguments((consumer_conf,), {}), {}  # which shows passwords
+        conf = arguments.passed_to(Hidden)
         conf = for_threads(conf, self._inbox, _CALLBACKS, self._on_loop)
         self._consumer = self._consumer_class(conf)
         self._threads = Threads(executor, max_workers)
@@ -385,7 +385,8 @@ class AIOConsumer:
 
     async def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> None:
         """See confluent-kafka."""
-        await self._call(self._consumer.set_sasl_credentials, *args, **kwargs)
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show a password
+        await self._call(arguments.passed_to, self._consumer.set_sasl_credentials)
 
     # --- the end --------------------------------------------------------------------------------
 

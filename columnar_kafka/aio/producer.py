@@ -14,7 +14,7 @@ from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.arguments import first_given
 from columnar_kafka.producing.producer import Producer
@@ -77,8 +77,8 @@ class AIOProducer:
         """
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(self._loop)
-        conf = Hidden(producer_conf)
-        del producer_conf  # which shows passwords
+        arguments, producer_conf = Arguments((producer_conf,), {}), {}  # which shows passwords
+        conf = arguments.passed_to(Hidden)
         if conf.get("delivery.report.only.error") is True:  # confluent-kafka takes nothing else
             raise ConfigError(
                 "delivery.report.only.error=true: not possible with an AIOProducer: a record's "
@@ -329,7 +329,8 @@ class AIOProducer:
 
     async def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> None:
         """See confluent-kafka."""
-        await self._call(self._producer.set_sasl_credentials, *args, **kwargs)
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show a password
+        await self._call(arguments.passed_to, self._producer.set_sasl_credentials)
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 import typer
 
 from columnar_kafka import ConfigError
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Hidden, HiddenText
 from columnar_kafka.ingest import Decoding, parse_rules
 from columnar_kafka.ingest.oauth import named_oauth_cb
 
@@ -67,7 +67,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--config") from error
     named = {
@@ -93,7 +93,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
 def _as_option(value: Any, *, repeats: bool) -> Any:
     """Return a value of TOML as an option has it; a table is for options of key=value."""
     if isinstance(value, dict):
-        return [f"{key}={_as_text(each)}" for key, each in _flat(value)]
+        return [HiddenText(f"{key}={_as_text(each)}") for key, each in _flat(value)]
     return [value] if repeats and not isinstance(value, list) else value
 
 
@@ -128,10 +128,15 @@ ClientConfig = Annotated[
         exists=True,
     ),
 ]
+_HIDDEN: Final[dict[str, Any]] = {"parser": HiddenText, "metavar": "TEXT"}
+"""How options are read in which there may be passwords."""
 ClientKeys = Annotated[
     list[str] | None,
     typer.Option(
-        "--client", "-X", help="key=value for the Kafka client; repeats, and overrides the file."
+        "--client",
+        "-X",
+        help="key=value for the Kafka client; repeats, and overrides the file.",
+        **_HIDDEN,
     ),
 ]
 TableFormat = Annotated[
@@ -144,11 +149,14 @@ TablePlace = Annotated[
     ),
 ]
 Catalog = Annotated[
-    list[str] | None, typer.Option(help="A property of the Iceberg catalog, key=value; repeats.")
+    list[str] | None,
+    typer.Option(help="A property of the Iceberg catalog, key=value; repeats.", **_HIDDEN),
 ]
 Storage = Annotated[
     list[str] | None,
-    typer.Option(help="A key of the object store, such as aws_region=eu-central-1; repeats."),
+    typer.Option(
+        help="A key of the object store, such as aws_region=eu-central-1; repeats.", **_HIDDEN
+    ),
 ]
 AfterRestore = Annotated[
     Literal["stop", "reland"],
@@ -245,11 +253,10 @@ def read_client_config(servers: str, path: Path | None, keys: list[str] | None) 
     ``oauth_cb`` is imported by its name.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path else []
+        lines = _lines(path) if path else []
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--client-config") from error
-    from_file = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
-    given = Hidden(pairs(from_file, "--client-config"))
+    given = pairs(lines, "--client-config")
     given |= pairs(keys, "-X")
     if "oauth_cb" in given:
         try:
@@ -258,6 +265,12 @@ def read_client_config(servers: str, path: Path | None, keys: list[str] | None) 
             raise typer.BadParameter(str(error), param_hint="-X") from error
     given["bootstrap.servers"] = servers
     return given
+
+
+def _lines(path: Path) -> list[str]:
+    """Return a file's lines without comments."""
+    lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
+    return [HiddenText(line) for line in lines if line and not line.startswith("#")]
 
 
 def table_options(
@@ -365,15 +378,13 @@ def landed(rows: int, files: int, counts: Any) -> str:
 
 def pairs(texts: list[str] | None, option: str) -> Hidden:
     """Parse key=value texts."""
-    found = Hidden()
     for number, text in enumerate(texts or (), start=1):
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():  # the text may be a password
+        if not text.partition("=")[0].strip() or "=" not in text:  # the text may be a password
             raise typer.BadParameter(
                 f"number {number} of {len(texts or ())} is not key=value", param_hint=option
             )
-        found[key.strip()] = value.strip()
-    return found
+    parts = (text.partition("=") for text in texts or ())
+    return Hidden({key.strip(): value.strip() for key, _, value in parts})
 
 
 def offsets(text: str, option: str) -> dict[int, int]:

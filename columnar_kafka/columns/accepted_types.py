@@ -8,8 +8,8 @@ import numbers
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.errors import RowError
+from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from columnar_kafka.errors import RowError
+from columnar_kafka.interruptions import raise_if_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,5 +99,6 @@ def _count_convertible(chunk: pa.Array, attempt: Callable[[pa.Array], pa.Array])
 def _show(chunk: pa.Array, row: int) -> str:
     try:
         return f" has {reprlib.repr(chunk[row].as_py())}"
-    except Exception:  # noqa: BLE001 - Python may have no object for a wrong value
+    except Exception as error:  # noqa: BLE001 - Python may have no object for a wrong value
+        raise_if_once(error, lambda: reprlib.repr(chunk[row].as_py()))
         return ""

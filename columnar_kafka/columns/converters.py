@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from columnar_kafka.columns import older_arrow, range_checks
 from columnar_kafka.columns.accepted_types import show
-from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.errors import RowError
+from columnar_kafka.interruptions import raise_if_once
 
 __all__ = ["Convert", "converter", "misfit"]
 

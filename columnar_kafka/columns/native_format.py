@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from columnar_kafka import native
 from columnar_kafka.columns.decoded_size import MOST_DECODED, written_sizes
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_keys
+from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
@@ -122,7 +124,8 @@ def _timestamp(arrow: pa.TimestampType) -> tuple[str, Any]:
         return "timestamp", (arrow.unit, True)
     try:
         return "zoned_timestamp", (arrow.unit, pa.lib.string_to_tzinfo(arrow.tz))
-    except Exception:  # noqa: BLE001 - from any module that knows time zones
+    except Exception as error:  # noqa: BLE001 - from any module that knows time zones
+        raise_if_once(error, partial(pa.lib.string_to_tzinfo, arrow.tz))
         raise _Unsupported from None
 
 

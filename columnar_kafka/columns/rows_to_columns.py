@@ -16,11 +16,11 @@ import pyarrow as pa
 from columnar_kafka.columns.compiled_copying import compiled
 from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.copying import element
-from columnar_kafka.columns.interruptions import raise_if_once
 from columnar_kafka.columns.protocol import Converted, RejectedRow
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.columns.taken_values import to_builtin, to_produced
 from columnar_kafka.errors import RowError
+from columnar_kafka.interruptions import raise_if_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ import pyarrow as pa
 from columnar_kafka import lifecycle
 from columnar_kafka.broker.client_classes import StockConsumer, traced
 from columnar_kafka.broker.confluent import ConfluentConsumer
-from columnar_kafka.config import merge_arguments
+from columnar_kafka.config import Arguments
 from columnar_kafka.consuming import lazy_assembly as lazy
 from columnar_kafka.consuming.callback_errors import CallbackErrors
 from columnar_kafka.consuming.group_membership import end_unclosed
@@ -82,8 +82,8 @@ class Consumer(StockConsumer):
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
             KafkaException, TypeError, ValueError: as confluent-kafka.
         """
-        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
-        settings, inner = ConsumerConfig.parse(config)
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ConsumerConfig.parse(arguments.merged())
         self._settings, self._errors = settings, CallbackErrors()
         if settings.unwraps:
             inner |= lazy.guarded_callbacks(self._errors, inner, settings, self._commit_answered)
@@ -417,8 +417,7 @@ class Consumer(StockConsumer):
         """Return the position of each partition's first record at or after a time; -1 for none.
 
         The times, in ms, are passed as offsets. A second consumer, closed at the end, fetches the
-        messages that hold these records. For a topic with the broker's time they are segments'
-        first.
+        messages with these records: segments' first ones if the topic has the broker's time.
 
         Raises:
             KafkaException: as confluent-kafka; ``_TIMED_OUT`` after `timeout` seconds.
@@ -443,7 +442,8 @@ class Consumer(StockConsumer):
 
     def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> Any:
         """Set new credentials; see confluent-kafka."""
-        return self._ask(partial(super().set_sasl_credentials, *args, **kwargs))
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show a password
+        return self._ask(partial(arguments.passed_to, super().set_sasl_credentials))
 
     def _ask(self, function: Callable[[], Any]) -> Any:
         return function() if self._feed is None else self._feed.run_alone(function)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
-from columnar_kafka.config import merge_arguments
+from columnar_kafka.config import Arguments
 from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.errors import ConfigError
 
@@ -39,8 +39,8 @@ class ShareConsumer(StockShareConsumer):
                 "ShareConsumer needs confluent-kafka 2.15 or later; "
                 f"{confluent_kafka.__version__} is installed"
             )
-        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
-        settings, inner = ConsumerConfig.parse(config)
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ConsumerConfig.parse(arguments.merged())
         if settings.unwraps:
             raise ConfigError(
                 f"columnar.encoding={settings.encoding}: not possible with a ShareConsumer: a "

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
+from columnar_kafka import native
 from columnar_kafka.message import plain_message
 from columnar_kafka.producing.arrow_batch import ArrowBatch
 from columnar_kafka.producing.in_flight import (
@@ -57,6 +59,20 @@ _FATAL: Final = (KafkaError._FATAL, KafkaError._FENCED)
 _FENCED: Final = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
+def _relay_in_python(
+    append: Callable[[_Relayed], None],
+    callback: Callable[..., Any],
+    error: KafkaError | None,
+    source: confluent_kafka.Message,
+) -> None:
+    """Append a report. What a signal handler raises before loses it."""
+    append((callback, error, source))
+
+
+_relay: Final[Callable[..., None]] = native.core.relay if native.enabled else _relay_in_python
+"""In the native core no signal handler runs."""
+
+
 class Delivery:
     """Owns every record from when librdkafka has it, or it has failed, until it is reported.
 
@@ -84,6 +100,11 @@ class Delivery:
         """Partitions with something rejected, until the sender takes them out."""
         self._outcomes: deque[Outcome] = deque()
         self._relayed: deque[_Relayed] = deque()
+        self.relay: Callable[..., None] = partial(_relay, self._relayed.append)
+        """Takes over a report of a topic without a schema, inside librdkafka's `poll`.
+
+        It is called with the user's callback and librdkafka's arguments.
+        """
         self._failures = 0
         self._rejections = 0
         self._stored = (0, 0, 0)  # segments, their records, and their bytes
@@ -144,9 +165,14 @@ class Delivery:
             raise
 
     @property
-    def interrupted(self) -> bool:
-        """Whether this thread is in the middle of one of these methods, but in no report."""
-        return is_held(self._lock) or getattr(self._thread, "serving", False)
+    def locked(self) -> bool:
+        """Whether this thread has the lock: it is in the middle of a method, but in no report."""
+        return is_held(self._lock)
+
+    @property
+    def serving(self) -> bool:
+        """Whether this thread is inside librdkafka's poll or flush."""
+        return getattr(self._thread, "serving", False)
 
     def serve(self, stock: Callable[[float], int], timeout: float) -> int:
         """Call librdkafka's poll or flush; called again by what interrupts it, it would abort."""
@@ -207,15 +233,6 @@ class Delivery:
     def _ends_all(self, error: KafkaError) -> bool:
         fenced = not self._sends_again and error.code() in _FENCED
         return error.fatal() or error.code() in _FATAL or fenced
-
-    def relay(
-        self,
-        callback: Callable[..., Any],
-        error: KafkaError | None,
-        source: confluent_kafka.Message,
-    ) -> None:
-        """Take over a report of a topic without a schema, inside librdkafka's `poll`."""
-        self._relayed.append((callback, error, source))
 
     # --- outcomes -------------------------------------------------------------------------------
 

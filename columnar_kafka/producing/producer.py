@@ -11,7 +11,7 @@ from columnar_kafka import lifecycle, native
 from columnar_kafka.broker.client_classes import StockProducer, traced
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.columns.arrow_input import conform
-from columnar_kafka.config import merge_arguments
+from columnar_kafka.config import Arguments
 from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import ConfigError, ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
@@ -77,8 +77,8 @@ class Producer(StockProducer):
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
             KafkaException, TypeError: as confluent-kafka.
         """
-        config, args, kwargs = merge_arguments(args, kwargs), (), {}  # which show passwords
-        settings, inner = ProducerConfig.parse(config)
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
+        settings, inner = ProducerConfig.parse(arguments.merged())
         buffer = None if settings.encoding == "none" else Buffer(settings)
         if buffer is not None:
             self._relay = buffer.delivery.relay
@@ -334,8 +334,6 @@ class Producer(StockProducer):
         """Give up records that are buffered or in flight; every record's report says so."""
         if self._buffers and in_queue:
             self._buffer.sender.purge()
-            if self._buffer.sender.interrupted:
-                return
         # librdkafka purges later, and takes what is produced until then: not without need.
         if not self._buffers or super().__len__():
             super().purge(in_queue, in_flight, blocking)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from columnar_kafka import lifecycle
 from columnar_kafka.producing.dispatcher import Dispatcher
 from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.native_batch import NativeBatch
@@ -38,6 +39,9 @@ _FAILURE_WAIT: Final = 0.02
 _LONGEST_FAILURE_WAIT: Final = 1.0
 _LOOKUP_TIMEOUT: Final = 1.0
 _PROGRESS_WAIT: Final = 0.01
+_FORK_WAIT: Final = 0.0005
+_LONGEST_FORK_WAIT: Final = 1.0
+"""Seconds for which a fork waits for a step that itself may wait for the thread that forks."""
 
 
 class _Signal:
@@ -104,7 +108,10 @@ class Sender:
         self._clock = clock
         self._partitions_known = partitions_known
         self.step = threading.Lock()
-        """Held while the thread converts, encodes and sends: not a moment to fork in."""
+        """Held while the thread converts, encodes and sends: not a moment to fork in.
+
+        Only the thread takes it, so that nothing that interrupts another can leave it held.
+        """
         self._flushing = False
         self._stopping = False
         self._purging = False
@@ -134,9 +141,9 @@ class Sender:
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were.
 
-        None are handled where the caller must not wait for a lock (`interrupted`).
+        None are handled where the caller must not wait for a lock.
         """
-        if self.interrupted:
+        if not self.may_wait:
             return 0
         count = self._delivery.collect()
         if count and (self._dispatcher.has_work or self._queue.under_pressure):
@@ -162,28 +169,35 @@ class Sender:
             self._thread.join()
 
     @property
-    def interrupted(self) -> bool:
-        """Whether the caller must wait for no other thread, which would wait for the caller.
+    def may_wait(self) -> bool:
+        """Whether the caller may wait for another thread, which does not wait for the caller.
 
-        It is a signal handler or a finalizer, and has interrupted what has a lock, or the sender's
-        thread itself.
+        It may not if it is a signal handler or a finalizer, and has interrupted what has a lock, a
+        fork, or the sender's thread itself.
         """
-        return (
-            self._delivery.interrupted
-            or is_held(self._queue.lock)
+        return not (
+            self._holds_lock
             or threading.get_ident() == self._thread.ident
+            or lifecycle.forks_here()
         )
+
+    @property
+    def _holds_lock(self) -> bool:
+        return self._delivery.locked or is_held(self._queue.lock)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the caller must not call librdkafka's poll: it is inside it, or may not wait."""
+        return self._delivery.serving or not self.may_wait
 
     def purge(self) -> None:
         """Give up everything that librdkafka does not have; return when that is done.
 
-        Where the caller is `interrupted`, it is done a little later.
+        Where the caller must not wait, it is done a little later.
         """
         self._purging = True
         self.wake()
-        while self._purging and not self._stopping:
-            if self.interrupted:
-                return
+        while self._purging and not self._stopping and self.may_wait:
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:
@@ -227,8 +241,21 @@ class Sender:
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""
         self._look_up(now)
-        with self.step:
-            return self._work(now)
+        while True:
+            with self.step:
+                if not lifecycle.is_forking():  # asked now: a fork waits for the step that it sees
+                    return self._work(now)
+            if self._stopping:
+                return 0.0
+            time.sleep(_FORK_WAIT)
+
+    def wait_for_step(self) -> None:
+        """Wait until the thread has ended the step that it is in. Takes no lock."""
+        if threading.get_ident() == self._thread.ident:
+            return
+        ends = self._clock() + (_LONGEST_FORK_WAIT if self._holds_lock else float("inf"))
+        while self.step.locked() and self._clock() < ends:
+            time.sleep(_FORK_WAIT)
 
     def _work(self, now: float) -> float:
         flushing, self._flushing = self._flushing, False

@@ -169,13 +169,9 @@ class Shutdown:
 
     # --- forking --------------------------------------------------------------------------------
 
-    def pause(self) -> None:
+    def wait_for_step(self) -> None:
         """See `lifecycle.Client`."""
-        self._buffer.sender.step.acquire()
-
-    def resume(self) -> None:
-        """See `lifecycle.Client`."""
-        self._buffer.sender.step.release()
+        self._buffer.sender.wait_for_step()
 
     def abandon(self) -> None:
         """See `lifecycle.Client`: what is buffered here is the parent's to send."""

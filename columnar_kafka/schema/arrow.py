@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.schema.families import NESTED, family
 
@@ -110,7 +111,12 @@ def _map(arrow: pa.DataType, path: str, depth: int) -> pa.DataType:
 
 
 def _check_size(arrow: pa.DataType, path: str) -> None:
-    """Refuse values of fixed size 0."""
+    """Refuse values of fixed size 0, and decimals whose point Parquet cannot place."""
+    if pa.types.is_decimal(arrow) and not 0 <= arrow.scale <= arrow.precision:
+        raise SchemaError(
+            f"field {path!r} has type {arrow}; in Parquet a decimal's scale is from 0 to its "
+            "precision"
+        )
     if pa.types.is_fixed_size_binary(arrow) and not arrow.byte_width:
         raise SchemaError(f"field {path!r} is fixed to 0 bytes, which Parquet cannot store")
     if pa.types.is_fixed_size_list(arrow) and not arrow.list_size:
@@ -127,9 +133,11 @@ def _check_time(arrow: pa.DataType, path: str) -> None:
                 f"field {path!r} has type {name}, which Parquet does not have: use {instead}"
             )
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        scalar = pa.scalar(0, pa.timestamp("us", arrow.tz))
         try:
-            pa.scalar(0, pa.timestamp("us", arrow.tz)).as_py()
+            scalar.as_py()
         except Exception as error:
+            raise_if_once(error, scalar.as_py)
             raise SchemaError(
                 f"field {path!r} has the unknown time zone {arrow.tz!r}: {error}"
             ) from error

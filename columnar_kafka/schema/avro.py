@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.schema.arrow import MAX_NESTING
 from columnar_kafka.schema.avro_default import is_decimal, read_default
 from columnar_kafka.schema.avro_names import RECORDS, check_names, inlined, one_record
@@ -93,13 +95,19 @@ def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
 def _parsed(schema: Any, *, expand: bool) -> Any:
     import fastavro  # noqa: PLC0415 - few have Avro schemas, and all would wait for it
 
+    parse = partial(
+        fastavro.parse_schema,
+        schema,
+        expand=expand,
+        _write_hint=False,
+        _ignore_default_error=True,  # our own check of defaults names the field
+    )
     try:
-        # Our own check of defaults names the field; fastavro's does not.
-        return fastavro.parse_schema(
-            schema, expand=expand, _write_hint=False, _ignore_default_error=True
-        )
+        parsed = parse()
     except Exception as error:  # fastavro raises many kinds if it is not a schema
+        raise_if_once(error, parse)
         raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+    return parsed
 
 
 def record_of_list(schema: Any) -> Any:

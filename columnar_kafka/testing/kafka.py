@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka import lifecycle
-from columnar_kafka.config import merge_arguments
+from columnar_kafka.config import Arguments
 from columnar_kafka.consuming.consumer import Consumer
 from columnar_kafka.consuming.feed import Feed
 from columnar_kafka.consuming.offset_store import OffsetStore
@@ -42,9 +42,8 @@ class FakeProducer(Producer, ProducerOnMemory):
     _flushes_at_exit = False  # the exit must not wait for producers that a test has left open
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        config = merge_arguments(args, kwargs)
-        del args, kwargs  # which show passwords
-        super().__init__(config)
+        arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
+        super().__init__(arguments.merged())
         self._clients.add(self)
         lifecycle.abandon_in_children(self, FakeProducer._refuse_all)
 

@@ -66,7 +66,7 @@ mod _core {
     #[pymodule_export]
     use crate::records::RecordMaker;
     #[pymodule_export]
-    use crate::reports::{Abandoned, Reports};
+    use crate::reports::{Abandoned, Reports, relay};
     #[pymodule_export]
     use crate::row_format::RowFormat;
     #[pymodule_export]

@@ -13,6 +13,19 @@ use crate::layout::{new_object, set_slot, slot_offset};
 use crate::panics::entry;
 use crate::py::{Ref, call2};
 
+/// Append a plain message's report, to be run later: here no signal handler runs before it is kept.
+#[pyfunction]
+#[pyo3(signature = (append, callback, error, source, /))]
+pub fn relay(
+    append: &Bound<'_, PyAny>,
+    callback: Py<PyAny>,
+    error: Py<PyAny>,
+    source: Py<PyAny>,
+) -> PyResult<()> {
+    append.call1(((callback, error, source),))?;
+    Ok(())
+}
+
 /// How many records are reported between two looks for a signal.
 const SIGNAL_ROWS: usize = 1024;
 

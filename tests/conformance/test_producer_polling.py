@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -294,6 +295,38 @@ def test_what_was_spared_is_sent(make_producer) -> None:
     producer.purge(in_queue=False)
     assert producer.flush(20) == 0
     assert seen == [None, None]
+
+
+@pytest.mark.parametrize("interrupts", [False, True], ids=["callback", "signal handler"])
+def test_what_is_queued_can_be_purged_inside_of_poll(make_producer, *, interrupts: bool) -> None:
+    """Of records some are in librdkafka's queue, some in our own."""
+    seen: list[int | None] = []
+    inside: list[None] = []
+
+    def report(error: KafkaError | None, _: Any) -> None:
+        seen.append(None if error is None else error.code())
+
+    def purge(*_: Any) -> None:
+        if not inside:
+            inside.append(producer.purge())
+
+    own = {"columnar.segment.rows": 3} if make_producer.of.encoding else {}
+    callback = {} if interrupts else {"stats_cb": purge, "statistics.interval.ms": 200}
+    producer = make_producer(**HELD, **own, **callback)
+    fill(make_producer, producer, 5, on_delivery=report)
+    if make_producer.of.schema:
+        eventually(lambda: producer._buffer.delivery.in_librdkafka)
+    before = signal.signal(signal.SIGUSR1, purge)
+    try:
+        while not inside:
+            if interrupts:
+                threading.Timer(0.05, signal.raise_signal, [signal.SIGUSR1]).start()
+            producer.poll(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    eventually(lambda: (producer.poll(0.1), len(seen))[1] >= 5)
+    assert producer.flush(20) == 0
+    assert seen == [KafkaError._PURGE_QUEUE] * 5
 
 
 def test_after_a_purge_the_producer_goes_on(make_producer) -> None:

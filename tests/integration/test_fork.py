@@ -245,6 +245,34 @@ def test_a_child_makes_its_own_producer(embedded: EmbeddedKafka, kind: str) -> N
     assert numbers(servers, topic) == list(range(200))
 
 
+@pytest.mark.parametrize("parents", ["", "made"])
+def test_a_worker_that_was_forked_in_c_makes_clients_before_it_uses_any(
+    embedded: EmbeddedKafka, parents: str
+) -> None:
+    """As uWSGI's do in `@postfork`."""
+    servers, topic = embedded.bootstrap_servers, f"fork-worker-{parents}"
+    program = (
+        IN_C
+        + """
+from columnar_kafka import Consumer
+settings = {"bootstrap.servers": sys.argv[1], "columnar.encoding": "parquet"}
+settings |= {"group.id": sys.argv[2], "auto.offset.reset": "earliest"}
+before = (make(), Consumer(settings)) if sys.argv[3] else ()
+child = os.fork()
+if not child:
+    with make() as producer, Consumer(settings) as consumer:
+        send(producer, range(3))
+        producer.flush()
+        consumer.subscribe([sys.argv[2]])
+        assert [consumer.poll(200).value()["n"] for _ in range(3)] == [0, 1, 2]
+    os._exit(0)
+wait_for(child)
+"""
+    )
+    run(servers, topic, program, parents)
+    assert numbers(servers, topic) == [0, 1, 2]
+
+
 def test_a_child_that_only_exits_sends_what_its_own_producer_has_and_ends(
     embedded: EmbeddedKafka,
 ) -> None:

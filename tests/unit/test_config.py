@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from columnar_kafka.config import merge_arguments
+from columnar_kafka.config import Arguments
 from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.settings import ProducerConfig
@@ -19,10 +19,10 @@ def test_an_unknown_columnar_key_is_an_error_that_lists_the_known_keys(parse: An
 
 
 def test_keywords_win_over_the_dict() -> None:
-    assert merge_arguments(({"a": 1, "b": 1},), {"b": 2}) == {"a": 1, "b": 2}
+    assert Arguments(({"a": 1, "b": 1},), {"b": 2}).merged() == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("args", [(), ({}, {}), ("x",), (None,)])
 def test_anything_but_one_dict_is_a_type_error(args: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match="expected"):
-        merge_arguments(args, {})
+        Arguments(args, {}).merged()

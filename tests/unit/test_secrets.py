@@ -6,6 +6,7 @@ Reports of crashes print the local variables of each frame, and often their attr
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import pickle
 import traceback
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 
 import columnar_kafka
 import spark_sink
-from columnar_kafka import Consumer, Producer, SerializingProducer
+from columnar_kafka import Consumer, DeserializingConsumer, Producer, SerializingProducer
 from columnar_kafka.aio import AIOConsumer, AIOProducer
 from columnar_kafka.cli.commands import app
 from columnar_kafka.cli.ingest import IngestOptions
@@ -67,6 +68,11 @@ def source(**more: str) -> Any:
 async def _aio(cls: Any, config: dict[str, Any]) -> Any:
     async with cls(config) as made:
         return made
+
+
+async def _credentials() -> None:
+    async with AIOProducer(PARQUET) as made:
+        await made.set_sasl_credentials("user", SECRET, SECRET)
 
 
 def lake(table_format: str = "delta", **given: Any) -> Any:
@@ -126,9 +132,9 @@ def test_the_options_of_a_command_show_none() -> None:
 def test_a_pickled_copy_shows_them_neither() -> None:
     """Spark's tasks get one."""
     reader = source(subscribe="t").reader(source(subscribe="t").schema())
-    copy = pickle.loads(pickle.dumps(reader._options))
-    assert SECRET not in repr(copy)
-    assert copy.config["sasl.password"] == SECRET
+    pickled = pickle.loads(pickle.dumps(reader._options))
+    assert SECRET not in repr(pickled)
+    assert pickled.config["sasl.password"] == SECRET
 
 
 def reachable(start: Any) -> Iterator[tuple[str, Any]]:
@@ -156,6 +162,20 @@ def reachable(start: Any) -> Iterator[tuple[str, Any]]:
                     found.append((f"{path}.{name}", getattr(each, name)))
 
 
+def file(text: str) -> str:
+    path = Path("given")  # in the test's folder
+    path.write_text(text)
+    return str(path)
+
+
+def command(*arguments: str) -> None:
+    """Run a command, and raise what ends it."""
+    given = ["/nowhere/t", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1"]
+    result = CliRunner().invoke(app, ["verify", *given, *arguments])
+    assert result.exception is not None, result.output
+    raise result.exception
+
+
 class Unlucky:
     """A schema that cannot be read, whatever it is asked."""
 
@@ -177,6 +197,30 @@ FAILS: dict[str, Callable[[], Any]] = {
     "aio producer": lambda: asyncio.run(_aio(AIOProducer, {**PARQUET, "no.such.key": 1})),
     "aio consumer": lambda: asyncio.run(_aio(AIOConsumer, {**GROUP, "no.such.key": 1})),
     "fake producer": lambda: FakeKafka().Producer({**PARQUET, "no.such.key": 1}),
+    "producer, two dicts": lambda: Producer(PARQUET, PARQUET),
+    "producer, no dict": lambda: Producer([PARQUET], **PARQUET),
+    "consumer, two dicts": lambda: Consumer(GROUP, GROUP),
+    "share consumer, two dicts": lambda: columnar_kafka.ShareConsumer(GROUP, GROUP),
+    "fake producer, two dicts": lambda: FakeKafka().Producer(PARQUET, PARQUET),
+    "fake consumer, two dicts": lambda: FakeKafka().Consumer(GROUP, GROUP),
+    "serializing producer, no dict": lambda: SerializingProducer([PARQUET]),
+    "deserializing consumer, no dict": lambda: DeserializingConsumer([GROUP]),
+    "aio producer, no dict": lambda: asyncio.run(_aio(AIOProducer, [PARQUET])),
+    "aio consumer, no dict": lambda: asyncio.run(_aio(AIOConsumer, [GROUP])),
+    "credentials": lambda: Consumer(GROUP).set_sasl_credentials("user", SECRET, SECRET),
+    "aio credentials": lambda: asyncio.run(_credentials()),
+    "command, client": lambda: command("-X", f"sasl.password={SECRET}", "-X", "nonsense"),
+    "command, wrong client": lambda: command("-X", f"sasl.password:{SECRET}"),
+    "command, oauth": lambda: command("-X", f"sasl.password={SECRET}", "-X", "oauth_cb=nonsense"),
+    "command, storage": lambda: command("--storage", f"secret={SECRET}", "--storage", "nonsense"),
+    "command, catalog": lambda: command("--catalog", f"credential={SECRET}"),
+    "command, client file": lambda: command("--client-config", file(f"a={SECRET}\nnonsense")),
+    "command, configuration file": lambda: command(
+        "--config", file(f'nonsense = 1\n[client]\n"sasl.password" = "{SECRET}"')
+    ),
+    "command, its own error": lambda: command(
+        "--config", file(f'[client]\n"sasl.password" = "{SECRET}"'), "-X", "no.such.key=1"
+    ),
     "schema": lambda: Producer(PARQUET).set_schema("t", Unlucky()),
     "ingestor": lambda: Ingestor({**CONFIG, "enable.auto.commit": True}, "t", lake()),
     "running ingestor": lambda: Ingestor(
@@ -207,9 +251,10 @@ FAILS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("kind", FAILS)
 def test_no_error_and_no_frame_of_ours_shows_them(
-    kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(buffer, "_TOPIC_CONFIG_TIMEOUT", 0.01)
     with pytest.raises(BaseException) as raised:  # noqa: PT011 - whatever it is
         FAILS[kind]()
@@ -242,6 +287,16 @@ def test_no_command_prints_local_variables() -> None:
 
 def test_a_hidden_configuration_is_one() -> None:
     hidden = Hidden(CONFIG)
+    copies = [hidden.copy(), hidden | {}, {} | hidden, copy.copy(hidden), copy.deepcopy(hidden)]
+    copies.append(hidden)
+    copies[-1] |= {}
+    for each in copies:
+        assert (type(each), each) == (Hidden, CONFIG)
+    assert type(Hidden.fromkeys(CONFIG)) is Hidden
+    with pytest.raises(TypeError, match="unsupported operand"):
+        hidden | 1  # type: ignore[operator]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1 | hidden  # type: ignore[operator]
     assert repr(hidden) == f"{hidden!s}" == f"<{', '.join(CONFIG)}>"
     assert hidden == CONFIG
     with suppress(KafkaException):

@@ -64,7 +64,6 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
             pa.decimal128(38, 10),
             pa.decimal128(12, 2),
             pa.decimal128(5, 5),
-            pa.decimal128(4, -3),
             pa.decimal256(76, 6),
         ],
         DECIMALS,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message
-from interrupting import Interrupter
+from interrupting import Interrupted, Interrupter
 from pipeline import CODES, Pipeline
 
+from columnar_kafka import native
 from columnar_kafka.producing import delivery
 
 if TYPE_CHECKING:
@@ -240,6 +243,28 @@ def test_two_threads_that_report_plain_messages_report_each_once() -> None:
         if place > both.count:
             break
     assert 3 < place < 99  # its beginning, and each round
+
+
+@pytest.mark.skipif(not native.enabled, reason="in Python a handler may run before all else")
+def test_a_handler_that_raises_in_librdkafkas_poll_loses_no_plain_report() -> None:
+    runs, message = Pipeline(pa.schema({"n": pa.int64()})).delivery, Message("t", 0, 0, None, b"")
+    for place in range(100):
+        called: list[float] = []
+        seen: list[int] = []
+
+        def stock(timeout: float, called: list[float] = called, seen: list[int] = seen) -> int:
+            called.append(timeout)
+            runs.relay(note(seen, 1), None, message)
+            return 1
+
+        handler = Interrupter(delivery, places={place})
+        with suppress(Interrupted):
+            handler.run(partial(runs.serve, stock, 0.0))
+        runs.run()
+        assert len(seen) == len(called)
+        if place > handler.count:
+            break
+    assert 0 < place < 99
 
 
 def test_what_interrupts_librdkafkas_poll_does_not_call_it_again() -> None:

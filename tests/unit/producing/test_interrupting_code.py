@@ -78,6 +78,20 @@ def test_a_purge_there_is_done_a_little_later(
     assert produced.reports == [(KafkaError._PURGE_QUEUE, {"n": 1})]
 
 
+def test_a_purge_there_purges_librdkafkas_queue_too(
+    produced: Produced, interrupted: Callable[[Producer], Any]
+) -> None:
+    produced.kafka.hold()
+    produced.producer.produce("t", {"n": 1})
+    produced.producer._buffer.sender.seal()
+    eventually(lambda: produced.producer._buffer.delivery.in_librdkafka)
+    with interrupted(produced.producer):
+        produced.producer.purge()
+    produced.kafka.release()
+    produced.producer.flush()
+    assert produced.reports == [(KafkaError._PURGE_QUEUE, {"n": 1})]
+
+
 def test_a_poll_there_serves_nothing_twice(produced: Produced) -> None:
     produced.producer.produce("t", {"n": 1})
     with in_delivery(produced.producer):

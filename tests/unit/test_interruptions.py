@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from columnar_kafka.columns.interruptions import raise_if_once
+from columnar_kafka.interruptions import raise_if_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
