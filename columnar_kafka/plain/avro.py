@@ -13,6 +13,7 @@ import pyarrow as pa
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import fill_hidden_nulls
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.plain.base import check_column_names
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.avro import record_of_list
@@ -103,12 +104,16 @@ class Avro:
     def _slowly(self, value: bytes) -> Any:
         import fastavro  # noqa: PLC0415 - as above
 
-        source = io.BytesIO(value)
+        def read() -> tuple[Any, int]:
+            source = io.BytesIO(value)
+            return fastavro.schemaless_reader(source, self._parsed, None), source.tell()
+
         try:
-            record: Any = fastavro.schemaless_reader(source, self._parsed, None)
+            record, end = read()
         except Exception as error:  # fastavro raises many kinds for a wrong value
+            raise_if_once(error, read)
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        if source.tell() < len(value):
+        if end < len(value):
             raise ValueError("is longer than its schema describes")
         return record["value"]
 

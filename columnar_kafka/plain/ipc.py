@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SegmentError
+from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.plain.base import check_column_names
 from columnar_kafka.schema.flatbuffer import (
     BATCH,
@@ -48,17 +50,23 @@ class Ipc:
         """
         stream = memoryview(value.removeprefix(_FILE))
         try:
-            _check_sizes(stream, limits)
-            with pa.ipc.open_stream(stream) as opened:
-                table = opened.read_all()
-            table.validate(full=True)  # before anything else touches it
-            hash(table.schema.remove_metadata())  # raises if a name, at any depth, is not UTF-8
+            table = _read(stream, limits)
         except SegmentError as error:  # a limit; but the value is no segment
             raise ValueError(error.reason) from None
         except Exception as error:  # pyarrow raises many kinds, registered extension types any
+            raise_if_once(error, partial(_read, stream, limits))
             raise ValueError(f"is not Arrow data: {error}") from error
         check_column_names(pa.struct(list(table.schema)))
         return table
+
+
+def _read(stream: memoryview, limits: DecodeLimits) -> pa.Table:
+    _check_sizes(stream, limits)
+    with pa.ipc.open_stream(stream) as opened:
+        table = opened.read_all()
+    table.validate(full=True)  # before anything else touches it
+    hash(table.schema.remove_metadata())  # raises if a name, at any depth, is not UTF-8
+    return table
 
 
 def _check_sizes(stream: memoryview, limits: DecodeLimits) -> None:

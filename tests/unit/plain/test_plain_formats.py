@@ -114,6 +114,43 @@ OF_ALL: dict[str, Any] = {
 ALL = {f"f{n}": value for n, (_, value) in enumerate(FAST[:13])}
 
 
+@pytest.mark.parametrize("kind", ["avro", "arrow"])
+def test_what_a_signal_handler_raises_says_nothing_of_a_value(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = [TimeoutError("a handler's")]
+
+    def interrupted(function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            if raised:
+                raise raised.pop()
+            return function(*args)
+
+        return call
+
+    if kind == "avro":
+        value = io.BytesIO()
+        fastavro.schemaless_writer(value, "long", 5)
+        form = slow(Avro("long"))
+        module, name, expected = fastavro, "schemaless_reader", [5]
+    else:
+        form, value = Ipc(), io.BytesIO()
+        table = pa.table({"n": [5]})
+        with pa.ipc.new_stream(value, table.schema) as stream:
+            stream.write_table(table)
+        module, name, expected = pa.ipc, "open_stream", [{"n": 5}]
+    monkeypatch.setattr(module, name, interrupted(getattr(module, name)))
+
+    def read() -> list[Any]:
+        if kind == "arrow":
+            return form.read(value.getvalue(), DecodeLimits()).to_pylist()
+        return form.decode([value.getvalue()]).to_pylist()
+
+    with pytest.raises(TimeoutError, match="a handler's"):
+        read()
+    assert read() == expected
+
+
 @pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
 @pytest.mark.parametrize(
     ("schema", "value"),
