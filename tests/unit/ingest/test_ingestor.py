@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from ingest_fakes import ingest_from
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from support import eventually
 
@@ -44,7 +45,7 @@ FENCE = "kafka:named:g/t:0"
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     with FakeKafka() as kafka:
         kafka.create_topic("t", 1)
-        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        ingest_from(kafka, monkeypatch)
         yield kafka
 
 
@@ -589,6 +590,72 @@ def test_ingestors_of_a_group_share_the_partitions(lake: DirectoryLake, kafka: F
         service.stop()
         thread.join()
     assert rows(lake) == list(range(200))
+
+
+@pytest.fixture
+def steps(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have a group rebalance until it was asked about three times; return what was done."""
+    done: list[str] = []
+
+    class Joining(kafka.Consumer):  # type: ignore[name-defined, misc]
+        def subscribe(self, *arguments: Any, **callbacks: Any) -> None:
+            done.append("joined")
+            super().subscribe(*arguments, **callbacks)
+
+    def is_rebalancing(_: object, group: str) -> bool:
+        done.append(group)
+        return len(done) < 3
+
+    monkeypatch.setattr(ingestor, "StockConsumer", Joining)
+    monkeypatch.setattr(ingestor, "is_rebalancing", is_rebalancing)
+    monkeypatch.setattr(ingestor, "_POLL_SECONDS", 0.001)
+    return done
+
+
+def test_a_process_does_not_join_while_its_group_shares_out_partitions(
+    kafka: FakeKafka, lake: DirectoryLake, steps: list[str]
+) -> None:
+    """If it was killed then, the others might wait for its session."""
+    send(kafka, range(4))
+    assert ingest(lake.table(), partitions=None).rows == 4
+    assert steps == ["g", "g", "g", "joined"]
+
+
+def test_it_joins_at_last(
+    lake: DirectoryLake, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestor, "_REBALANCE_SECONDS", 0.0)
+    ingest(lake.table(), partitions=None)
+    assert steps == ["joined"]
+
+
+@pytest.mark.parametrize(
+    ("config", "partitions", "expected"),
+    [({"group.instance.id": "0"}, None, ["joined"]), ({}, (0,), [])],
+)
+def test_one_that_has_its_place_does_not_wait(
+    lake: DirectoryLake,
+    steps: list[str],
+    config: dict[str, Any],
+    partitions: tuple[int, ...] | None,
+    expected: list[str],
+) -> None:
+    ingest(lake.table(), config, partitions=partitions)
+    assert steps == expected
+
+
+def test_one_that_waits_can_be_stopped(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(kafka, range(4))
+    service = to_the_end(lake.table(), partitions=None)
+
+    def is_rebalancing(*_: object) -> bool:
+        service.stop()
+        return True
+
+    monkeypatch.setattr(ingestor, "is_rebalancing", is_rebalancing)
+    assert service.run() == IngestStats()
 
 
 def test_tables_that_name_no_group_each_get_the_whole_topic(

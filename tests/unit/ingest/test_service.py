@@ -10,6 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from ingest_fakes import ingest_from
 from lakes import DirectoryLake, rows
 from support import eventually
 
@@ -19,7 +20,6 @@ from columnar_kafka.ingest import (
     Ingestor,
     IngestService,
     IngestSettings,
-    ingestor,
 )
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.testing import FakeKafka
@@ -38,7 +38,7 @@ CONFIG = {"bootstrap.servers": "memory"}
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     """Topics a and b with two rows each."""
     with FakeKafka() as kafka:
-        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        ingest_from(kafka, monkeypatch)
         with kafka.Producer({**CONFIG, "columnar.encoding": "parquet"}) as producer:
             for topic in "ab":
                 kafka.create_topic(topic, 1)
