@@ -134,6 +134,13 @@ class Ingestor:
         self.has_ended = False  # whether `run` has, in whatever way; for any thread
 
     @property
+    def instance(self) -> tuple[str, str] | None:
+        """Its group and `group.instance.id`, which no other consumer may have; None without one."""
+        if (instance := self._config.get("group.instance.id")) is None:
+            return None
+        return self._config["group.id"], instance
+
+    @property
     def stats(self) -> IngestStats:
         """What has landed so far; may be read by any thread."""
         return self._landing.stats
@@ -223,7 +230,7 @@ class Ingestor:
         until = time.monotonic() + _REBALANCE_SECONDS
         while (
             not self._is_stopped
-            and "group.instance.id" not in self._config
+            and self.instance is None
             and time.monotonic() < until
             and is_rebalancing(admin, self._config["group.id"])
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -14,7 +15,7 @@ from ingest_fakes import ingest_from
 from lakes import DirectoryLake, rows
 from support import eventually
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import (
     HealthServer,
     Ingestor,
@@ -68,6 +69,18 @@ def test_every_topic_lands_in_its_table(tmp_path: Path) -> None:
     stats = service(tmp_path, stop_at_end=True).run()
     assert {topic: each.rows for topic, each in stats.items()} == {"a": 2, "b": 2}
     assert rows(DirectoryLake(tmp_path / "a")) == rows(DirectoryLake(tmp_path / "b")) == [0, 1]
+
+
+@pytest.mark.parametrize(("group", "is_refused"), [({"group.id": "g"}, True), ({}, False)])
+def test_consumers_of_one_group_cannot_have_one_instance_id(
+    tmp_path: Path, group: dict[str, str], *, is_refused: bool
+) -> None:
+    """Each would fence the one before; without `group.id` each topic has a group of its own."""
+    config = CONFIG | {"group.instance.id": "pod-0"} | group
+    ingestors = [Ingestor(config, topic, DirectoryLake(tmp_path / topic).table()) for topic in "ab"]
+    expected = pytest.raises(ConfigError, match=r"group\.instance\.id=pod-0: .* group 'g'")
+    with expected if is_refused else nullcontext():
+        IngestService(ingestors)
 
 
 @pytest.mark.parametrize("bad", ["a", "b"])
