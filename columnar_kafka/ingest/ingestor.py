@@ -47,7 +47,6 @@ _log: Final = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 0.5
 """The longest wait for a message: so long may a stop take."""
 
-
 _REBALANCE_SECONDS: Final = 10.0
 """The longest wait for a rebalance of others: longer than a session, after which one goes on."""
 
@@ -220,7 +219,7 @@ class Ingestor:
         return landing.stats
 
     def _await_rebalance(self, admin: AdminClient) -> None:
-        """Wait until the group has shared out its partitions, for 10 s at most.
+        """Wait until the group has shared out its partitions, for about 10 s at most.
 
         Whoever joins meanwhile gets partitions no sooner. But if it is killed, it has become a
         member: one that the broker may elect leader, whose session the others then wait for. So

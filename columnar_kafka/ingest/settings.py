@@ -104,7 +104,7 @@ def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> H
     digest = hashlib.sha256(repr(table).encode()).hexdigest()[:8]
     group = f"columnar-kafka-ingest-{topic}-{digest}"
     session = {} if SESSION.keys() & config.keys() else SESSION
-    _check_session({**_LIBRDKAFKAS, **session, **config})
+    _check_session(Hidden({**_LIBRDKAFKAS, **session, **config}))
     defaults = {"group.id": group, "isolation.level": "read_committed", **session}
     return Hidden({**defaults, **config, **_OWN})
 
