@@ -8,10 +8,9 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psutil
 import pytest
 from hypothesis import HealthCheck, settings
-from support import SPARK_TESTS, missing, require_java
+from support import SPARK_TESTS, command_lines, missing, require_java
 from xdist.scheduler import LoadScopeScheduling
 
 from columnar_kafka import native
@@ -144,8 +143,8 @@ def spark() -> Iterator[SparkSession]:
     master = os.environ.get("COLUMNAR_KAFKA_TEST_MASTER", "local[2]")
     with local_spark(master=master, config=_SPARK_CONFIG) as session:
         yield session
-    children = [" ".join(each.cmdline()) for each in psutil.Process().children()]
-    assert not [each for each in children if "org.apache.spark.deploy" in each]
+    left = command_lines(os.getpid()).values()
+    assert not [each for each in left if "org.apache.spark.deploy" in each]
 
 
 # Compiling for speed takes longer than the tests run.

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import psutil
 from confluent_kafka.admin import AdminClient
-from support import eventually, has_ended
+from support import command_lines, eventually, has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,12 +30,7 @@ class Demo:
     seen: dict[int, str] = field(default_factory=dict)  # their commands
 
     def look(self) -> None:
-        children = []
-        with suppress(psutil.NoSuchProcess):
-            children = psutil.Process(self.process.pid).children(recursive=True)
-        for each in children:
-            with suppress(psutil.NoSuchProcess):
-                self.seen[each.pid] = " ".join(each.cmdline())
+        self.seen |= command_lines(self.process.pid)
 
     def wait_for(self, text: str) -> None:
         assert self.process.stdout is not None

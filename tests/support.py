@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -154,6 +155,19 @@ def has_ended(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def command_lines(pid: int) -> dict[int, str]:
+    """Return the command lines of what a process has started, by process id, where it still runs.
+
+    What has ended has none, waited for or not: psutil raises for it.
+    """
+    found: dict[int, str] = {}
+    with suppress(psutil.NoSuchProcess):
+        for each in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # nor has a zombie
+                found[each.pid] = " ".join(each.cmdline())
+    return found
 
 
 class TopicFactory(Protocol):

@@ -94,7 +94,8 @@ FILES = {
         positions  assembly  lazy_assembly  consumer  share
     """,
     "ingest": """
-        topic_id  oauth  settings  reader  ingestor  service  health  fencing  audit  __init__
+        topic_id  group  oauth  settings  reader  ingestor  service  health  fencing  audit
+        __init__
     """,
     "aio": """
         threads  inbox  poller  producer  callback  cancellable  undelivered  consumer  __init__

@@ -53,7 +53,7 @@ from columnar_kafka.ingest import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from columnar_kafka.ingest import IngestStats, Rules
     from columnar_kafka.ingest.settings import Start
@@ -164,12 +164,12 @@ def ingest(options: IngestOptions) -> None:
     from where the table ends.
     """
     keys = read_client_config(options.bootstrap_servers, options.client_file, options.client)
-    _check_several(options, keys)
+    _check_several(options)
     settings = _settings(options)
     opening = _table_options(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with failures(), ExitStack() as stack:
-        service = IngestService(
+        service = _service(
             [
                 Ingestor(
                     keys,
@@ -192,6 +192,13 @@ def ingest(options: IngestOptions) -> None:
         return
     for topic, each in stats.items():
         typer.echo(f"{topic}: {landed(each.rows, each.files, each)}")
+
+
+def _service(ingestors: Sequence[Ingestor]) -> IngestService:
+    try:
+        return IngestService(ingestors)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="-X") from error
 
 
 def _settings(options: IngestOptions) -> IngestSettings:
@@ -241,7 +248,7 @@ def _table_options(options: IngestOptions) -> dict[str, Any]:
     return {**found, "allow_gaps": options.gap == "allow"}
 
 
-def _check_several(options: IngestOptions, keys: Mapping[str, Any]) -> None:
+def _check_several(options: IngestOptions) -> None:
     """Refuse for several topics what is one topic's, or one table's."""
     if len(options.topic) == 1:
         return
@@ -253,12 +260,6 @@ def _check_several(options: IngestOptions, keys: Mapping[str, Any]) -> None:
         raise typer.BadParameter(  # `replay` would land them all in one table
             "each table needs a place of its own: put {topic} in its name",
             param_hint="--dead-letters",
-        )
-    if {"group.id", "group.instance.id"} <= keys.keys():
-        raise typer.BadParameter(
-            "several topics have a consumer each, which cannot share a group.instance.id in one "
-            "group: leave out group.id, and each has a group of its own",
-            param_hint="-X",
         )
     for value, option in (
         (options.partition, "--partition"),

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.ingest.group import is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
 
     from columnar_kafka.lake.model import LakeTable, SourceMessage
 
@@ -44,6 +46,9 @@ _log: Final = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.5
 """The longest wait for a message: so long may a stop take."""
+
+_REBALANCE_SECONDS: Final = 10.0
+"""The longest wait for a rebalance of others: longer than a session, after which one goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +133,13 @@ class Ingestor:
         self.has_ended = False  # whether `run` has, in whatever way; for any thread
 
     @property
+    def instance(self) -> tuple[str, str] | None:
+        """Its group and `group.instance.id`, which no other consumer may have; None without one."""
+        if (instance := self._config.get("group.instance.id")) is None:
+            return None
+        return self._config["group.id"], instance
+
+    @property
     def stats(self) -> IngestStats:
         """What has landed so far; may be read by any thread."""
         return self._landing.stats
@@ -181,11 +193,13 @@ class Ingestor:
     def _run(self, config: Mapping[str, Any]) -> IngestStats:
         landing, settings = self._landing, self._settings
         with ExitStack() as clients:
-            identify = self._identifier(clients)
+            admin = clients.enter_context(admin_client(self._config))
+            identify = self._identifier(admin)
             consumer = clients.enter_context(closing(StockConsumer(dict(config))))
             landing.begin(TopicReader(consumer, self.topic, identify(), settings), identify)
             try:
                 if settings.partitions is None:
+                    self._await_rebalance(admin)
                     consumer.subscribe(
                         [self.topic],
                         on_assign=lambda _, partitions: landing.assigned(partitions),
@@ -204,11 +218,27 @@ class Ingestor:
                 landing.discard()
         return landing.stats
 
-    def _identifier(self, clients: ExitStack) -> Callable[[], TopicGeneration]:
+    def _await_rebalance(self, admin: AdminClient) -> None:
+        """Wait until the group has shared out its partitions, for about 10 s at most.
+
+        Whoever joins meanwhile gets partitions no sooner. But if it is killed, it has become a
+        member: one that the broker may elect leader, whose session the others then wait for. So
+        processes that are killed and started again every few seconds would keep the others from
+        their partitions for as long as that goes on. One with an instance id has a place already.
+        """
+        until = time.monotonic() + _REBALANCE_SECONDS
+        while (
+            not self._is_stopped
+            and self.instance is None
+            and time.monotonic() < until
+            and is_rebalancing(admin, self._config["group.id"])
+        ):
+            time.sleep(_POLL_SECONDS)
+
+    def _identifier(self, admin: AdminClient) -> Callable[[], TopicGeneration]:
         """Return what asks for the topic's generation as it is now."""
         if (name := self._settings.topic_generation) is not None:
             return lambda: TopicGeneration("named", f"{name}/{self.topic}")
-        admin = clients.enter_context(admin_client(self._config))
 
         def identify() -> TopicGeneration:
             cluster, topic_id = generation(admin, self.topic)

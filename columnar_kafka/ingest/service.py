@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING
+
+from columnar_kafka.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +23,19 @@ class IngestService:
     """
 
     def __init__(self, ingestors: Sequence[Ingestor]) -> None:
-        """Take ingestors of different topics, which have not run."""
+        """Take ingestors of different topics, which have not run.
+
+        Raises:
+            ConfigError: several have one `group.instance.id` in one group.
+        """
+        instances = Counter(each.instance for each in ingestors if each.instance is not None)
+        for (group, instance), count in instances.items():
+            if count > 1:
+                raise ConfigError(
+                    f"group.instance.id={instance}: each topic has a consumer, of which Kafka "
+                    f"admits one by that name in group {group!r}. Leave out group.id, and each "
+                    "topic has a group of its own"
+                )
         self.ingestors = tuple(ingestors)
         self._errors: list[BaseException] = []
 

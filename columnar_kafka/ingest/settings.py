@@ -36,6 +36,8 @@ SESSION: Final = {
 }
 """The session of a group's member, unless the user names one of these keys."""
 
+_LIBRDKAFKAS: Final = {"session.timeout.ms": 45_000, "max.poll.interval.ms": 300_000}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
@@ -102,5 +104,21 @@ def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> H
     digest = hashlib.sha256(repr(table).encode()).hexdigest()[:8]
     group = f"columnar-kafka-ingest-{topic}-{digest}"
     session = {} if SESSION.keys() & config.keys() else SESSION
+    _check_session(Hidden({**_LIBRDKAFKAS, **session, **config}))
     defaults = {"group.id": group, "isolation.level": "read_committed", **session}
     return Hidden({**defaults, **config, **_OWN})
+
+
+def _check_session(config: Mapping[str, Any]) -> None:
+    """Check what librdkafka checks: it names neither value, and the user may have set but one."""
+    longest, session = config["max.poll.interval.ms"], config["session.timeout.ms"]
+    try:
+        is_shorter = int(longest) < int(session)
+    except (TypeError, ValueError):
+        return  # librdkafka says what is wrong with a value
+    if is_shorter:
+        raise ConfigError(
+            f"max.poll.interval.ms={longest} is less than session.timeout.ms={session}: a commit "
+            "may take as long as max.poll.interval.ms, and a session ends before that. Set "
+            "max.poll.interval.ms to more, or session.timeout.ms to less"
+        )

@@ -29,14 +29,12 @@ def main(servers: str, topic: str, *lakes: str) -> None:
 
 def end_workers(java: int) -> None:
     """End the Python processes that a Spark has started."""
-    python = [
-        each
-        for each in psutil.Process(java).children(recursive=True)
-        if each.name().lower().startswith("python")
-    ]
-    for each in python:
+    python = []
+    for each in psutil.Process(java).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            each.kill()
+            if each.name().lower().startswith("python"):
+                python.append(each)
+                each.kill()
     psutil.wait_procs(python)
 
 

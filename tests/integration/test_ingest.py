@@ -20,7 +20,15 @@ from sending import send, send_in_transactions
 from support import eventually
 
 from columnar_kafka import LakeError
-from columnar_kafka.ingest import Decoding, Ingestor, IngestSettings, Rules, verify_topic
+from columnar_kafka.ingest import (
+    Decoding,
+    Ingestor,
+    IngestSettings,
+    Rules,
+    group,
+    ingestor,
+    verify_topic,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +86,52 @@ def test_a_partition_that_is_added_while_it_runs_lands_from_its_beginning(
         thread.join()
     assert rows(lake) == list(range(8, 48))
     assert {each.partition for each in lake.table().fences().values()} == {0, 1, 2}
+
+
+def test_it_joins_its_group_when_others_have_shared_out_the_partitions(
+    kafka, topic, tmp_path, monkeypatch
+) -> None:
+    """If it was killed before, they might wait for its session, and for the next one's."""
+    name, lake, asked = topic(2), DirectoryLake(tmp_path / "lake"), []
+
+    def is_rebalancing(*arguments: Any) -> bool:
+        asked.append(group.is_rebalancing(*arguments))
+        return asked[-1]
+
+    monkeypatch.setattr(ingestor, "is_rebalancing", is_rebalancing)
+    monkeypatch.setattr(ingestor, "_REBALANCE_SECONDS", 600.0)
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": name,
+        "session.timeout.ms": 45_000,
+        "heartbeat.interval.ms": 100,
+    }
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def members() -> int:
+        return len(admin.describe_consumer_groups([name])[name].result(60).members)
+
+    first, second = (confluent_kafka.Consumer(config) for _ in range(2))
+    first.subscribe([name])
+    eventually(lambda: first.poll(0.1) or first.assignment())  # and polls no more
+    second.subscribe([name])
+    eventually(lambda: second.poll(0.1) or group.is_rebalancing(admin, name))
+    service = Ingestor(config, name, lake.table(), IngestSettings(roll_seconds=0.1))
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        eventually(lambda: len(asked) >= 2)
+        assert (members(), {*asked}) == (2, {True})
+        eventually(lambda: (first.poll(0.1), second.poll(0.1)) and service.is_assigned)
+        assert asked[-1] is False
+        for each in first, second:
+            each.close()
+        send(kafka, name, range(40))
+        eventually(lambda: service.stats.rows == 40)
+    finally:
+        service.stop()
+        thread.join()
+    assert rows(lake) == list(range(40))
 
 
 PLAIN = {

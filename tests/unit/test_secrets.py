@@ -223,6 +223,7 @@ FAILS: dict[str, Callable[[], Any]] = {
     ),
     "schema": lambda: Producer(PARQUET).set_schema("t", Unlucky()),
     "ingestor": lambda: Ingestor({**CONFIG, "enable.auto.commit": True}, "t", lake()),
+    "ingestor, session": lambda: Ingestor({**CONFIG, "max.poll.interval.ms": 10}, "t", lake()),
     "running ingestor": lambda: Ingestor(
         {**CONFIG, "no.such.key": 1}, "t", lake("parquet"), IngestSettings(topic_generation="g")
     ).run(),

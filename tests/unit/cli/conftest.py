@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from ingest_fakes import ingest_from
 
 from columnar_kafka.ingest import audit, ingestor
 from columnar_kafka.testing import FakeKafka
@@ -20,7 +21,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     """Five rows in three segments."""
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     with FakeKafka() as kafka:
-        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        ingest_from(kafka, monkeypatch)
         monkeypatch.setattr(audit, "StockConsumer", kafka.Consumer)
         for each in ingestor, audit:
             monkeypatch.setattr(each, "generation", lambda *_: ("cluster", "id"))

@@ -199,6 +199,14 @@ def test_the_documented_configurations_name_options(tmp_path: Path) -> None:
         assert (result.exit_code, "'noon' is not earliest" in result.output) == (2, True)
 
 
+def test_pods_whose_name_is_their_instance_id_keep_it() -> None:
+    """A Deployment's pods have a new name each time, for which a session would have to end."""
+    docs = Path(__file__).parents[3] / "docs"
+    _, _, workload = (docs / "service/kubernetes.yaml").read_text().rpartition("\n---\n")
+    assert "group.instance.id=$(POD_NAME)" in workload
+    assert re.findall(r"^kind: (\w+)", workload, re.MULTILINE) == ["StatefulSet"]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [("topics = 1", "'topics' is not an option"), ("=", "Invalid statement"), ("gap = 'x'", "gap")],

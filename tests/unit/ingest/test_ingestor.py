@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from ingest_fakes import ingest_from
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from support import eventually
 
@@ -44,7 +45,7 @@ FENCE = "kafka:named:g/t:0"
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     with FakeKafka() as kafka:
         kafka.create_topic("t", 1)
-        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        ingest_from(kafka, monkeypatch)
         yield kafka
 
 
@@ -183,6 +184,43 @@ def test_a_partition_that_was_added_is_read_though_kafka_has_forgotten_the_group
     send(kafka, range(2, 4), partition=1)
     ingest(lake.table(), {"group.id": "other"}, start="latest", partitions=None)
     assert rows(lake) == list(range(4))
+
+
+@pytest.mark.parametrize("known", ["in the group", "in the table"])
+def test_if_only_some_partitions_are_known_the_others_are_read_from_their_beginnings(
+    kafka: FakeKafka, lake: DirectoryLake, known: str
+) -> None:
+    """As after another start in the group: in doubt nothing is skipped."""
+    kafka.create_topic("t", 2)
+    for partition in range(2):
+        send(kafka, range(10 * partition, 10 * partition + 4), partition=partition)
+    if known == "in the group":
+        kafka.commit("g", [TopicPartition("t", 0, 1)])
+    else:
+        ingest(lake.table(), {"group.id": "other"}, stop_at_end=False, end_offsets={0: 1})
+    assert ingest(lake.table(), start="latest", partitions=None).rows == 6
+    assert [n for n in rows(lake) if n > 1] == [2, 3, 10, 11, 12, 13]
+
+
+def test_a_crash_after_some_partitions_have_landed_loses_nothing_of_the_others(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    """They begin where the first process began, and what was added since at its beginning."""
+    kafka.create_topic("t", 2)
+    for partition in range(2):
+        send(kafka, range(4), partition=partition)
+    ingest(lake.table(), start="latest", partitions=None)
+    send(kafka, range(4, 6), partition=0)
+    ingest(lake.table(), start="latest", partitions=(0,))
+    send(kafka, range(6, 8), partition=1)
+    kafka.create_topic("t", 3)
+    send(kafka, range(8, 10), partition=2)
+    failing = FailingTable(lake.table(), MayHaveLandedError("no answer"), count=2)
+    with pytest.raises(MayHaveLandedError):
+        ingest(failing, start="latest", partitions=None)
+    assert rows(lake) == [4, 5]
+    ingest(lake.table(), start="latest", partitions=None)
+    assert rows(lake) == list(range(4, 10))
 
 
 def test_it_starts_with_all_partitions_at_once(kafka: FakeKafka, lake: DirectoryLake) -> None:
@@ -591,6 +629,72 @@ def test_ingestors_of_a_group_share_the_partitions(lake: DirectoryLake, kafka: F
     assert rows(lake) == list(range(200))
 
 
+@pytest.fixture
+def steps(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have a group rebalance until it was asked about three times; return what was done."""
+    done: list[str] = []
+
+    class Joining(kafka.Consumer):  # type: ignore[name-defined, misc]
+        def subscribe(self, *arguments: Any, **callbacks: Any) -> None:
+            done.append("joined")
+            super().subscribe(*arguments, **callbacks)
+
+    def is_rebalancing(_: object, group: str) -> bool:
+        done.append(group)
+        return len(done) < 3
+
+    monkeypatch.setattr(ingestor, "StockConsumer", Joining)
+    monkeypatch.setattr(ingestor, "is_rebalancing", is_rebalancing)
+    monkeypatch.setattr(ingestor, "_POLL_SECONDS", 0.001)
+    return done
+
+
+def test_a_process_does_not_join_while_its_group_shares_out_partitions(
+    kafka: FakeKafka, lake: DirectoryLake, steps: list[str]
+) -> None:
+    """If it was killed then, the others might wait for its session."""
+    send(kafka, range(4))
+    assert ingest(lake.table(), partitions=None).rows == 4
+    assert steps == ["g", "g", "g", "joined"]
+
+
+def test_it_joins_at_last(
+    lake: DirectoryLake, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestor, "_REBALANCE_SECONDS", 0.0)
+    ingest(lake.table(), partitions=None)
+    assert steps == ["joined"]
+
+
+@pytest.mark.parametrize(
+    ("config", "partitions", "expected"),
+    [({"group.instance.id": "0"}, None, ["joined"]), ({}, (0,), [])],
+)
+def test_one_that_has_its_place_does_not_wait(
+    lake: DirectoryLake,
+    steps: list[str],
+    config: dict[str, Any],
+    partitions: tuple[int, ...] | None,
+    expected: list[str],
+) -> None:
+    ingest(lake.table(), config, partitions=partitions)
+    assert steps == expected
+
+
+def test_one_that_waits_can_be_stopped(
+    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(kafka, range(4))
+    service = to_the_end(lake.table(), partitions=None)
+
+    def is_rebalancing(*_: object) -> bool:
+        service.stop()
+        return True
+
+    monkeypatch.setattr(ingestor, "is_rebalancing", is_rebalancing)
+    assert service.run() == IngestStats()
+
+
 def test_tables_that_name_no_group_each_get_the_whole_topic(
     kafka: FakeKafka, lake: DirectoryLake
 ) -> None:
@@ -748,6 +852,28 @@ def test_a_session_is_short_unless_the_user_says_how_long(lake: DirectoryLake) -
     assert session() == [6_000, 1_000]
     assert session(session_timeout_ms="45000") == ["45000", None]
     assert session(heartbeat_interval_ms=5_000) == [None, 5_000]
+
+
+@pytest.mark.parametrize(
+    ("config", "values"),
+    [
+        ({"max.poll.interval.ms": "5000"}, ("5000", "6000")),
+        ({"max.poll.interval.ms": 9_000, "heartbeat.interval.ms": 500}, ("9000", "45000")),
+        ({"session.timeout.ms": "400000"}, ("300000", "400000")),
+    ],
+)
+def test_a_session_longer_than_a_commit_may_take_is_named(
+    lake: DirectoryLake, config: dict[str, Any], values: tuple[str, str]
+) -> None:
+    longest, session = values
+    match = f"max.poll.interval.ms={longest} is less than session.timeout.ms={session}:"
+    with pytest.raises(ConfigError, match=match):
+        to_the_end(lake.table(), config)
+
+
+def test_librdkafka_judges_a_value_that_is_no_number(lake: DirectoryLake) -> None:
+    with pytest.raises(KafkaException, match=r"max\.poll\.interval\.ms"):
+        to_the_end(lake.table(), {"max.poll.interval.ms": "x"}, partitions=None).run()
 
 
 @pytest.fixture

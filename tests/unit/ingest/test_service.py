@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from ingest_fakes import ingest_from
 from lakes import DirectoryLake, rows
 from support import eventually
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import (
     HealthServer,
     Ingestor,
     IngestService,
     IngestSettings,
-    ingestor,
 )
 from columnar_kafka.lake.directory import ParquetDirectory
 from columnar_kafka.testing import FakeKafka
@@ -38,7 +39,7 @@ CONFIG = {"bootstrap.servers": "memory"}
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     """Topics a and b with two rows each."""
     with FakeKafka() as kafka:
-        monkeypatch.setattr(ingestor, "StockConsumer", kafka.Consumer)
+        ingest_from(kafka, monkeypatch)
         with kafka.Producer({**CONFIG, "columnar.encoding": "parquet"}) as producer:
             for topic in "ab":
                 kafka.create_topic(topic, 1)
@@ -68,6 +69,18 @@ def test_every_topic_lands_in_its_table(tmp_path: Path) -> None:
     stats = service(tmp_path, stop_at_end=True).run()
     assert {topic: each.rows for topic, each in stats.items()} == {"a": 2, "b": 2}
     assert rows(DirectoryLake(tmp_path / "a")) == rows(DirectoryLake(tmp_path / "b")) == [0, 1]
+
+
+@pytest.mark.parametrize(("group", "is_refused"), [({"group.id": "g"}, True), ({}, False)])
+def test_consumers_of_one_group_cannot_have_one_instance_id(
+    tmp_path: Path, group: dict[str, str], *, is_refused: bool
+) -> None:
+    """Each would fence the one before; without `group.id` each topic has a group of its own."""
+    config = CONFIG | {"group.instance.id": "pod-0"} | group
+    ingestors = [Ingestor(config, topic, DirectoryLake(tmp_path / topic).table()) for topic in "ab"]
+    expected = pytest.raises(ConfigError, match=r"group\.instance\.id=pod-0: .* group 'g'")
+    with expected if is_refused else nullcontext():
+        IngestService(ingestors)
 
 
 @pytest.mark.parametrize("bad", ["a", "b"])
