@@ -42,8 +42,9 @@ def generations(admin: AdminClient, topics: Sequence[str]) -> dict[str, tuple[st
     # librdkafka's mock names a controller that does not exist: a request would time out.
     if cluster.controller_id not in cluster.brokers:
         return dict.fromkeys(topics, (cluster_id, None))
+    # Its own timeout says what timed out; that of a future says nothing, and may come first.
     futures = admin.describe_topics(TopicCollection([*topics]), request_timeout=_TIMEOUT)
-    ids = {topic: futures[topic].result(_TIMEOUT).topic_id for topic in topics}
+    ids = {topic: futures[topic].result().topic_id for topic in topics}
     return {topic: (cluster_id, None if each is None else str(each)) for topic, each in ids.items()}
 
 
