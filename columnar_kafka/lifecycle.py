@@ -450,6 +450,5 @@ if hasattr(os, "register_at_fork"):
     )
     for _ in range(2):
         os.register_at_fork(before=_wait_for_steps, after_in_child=notice_fork)
-    os.register_at_fork(
-        before=partial(next, map(_forking.append, _this_thread))
-    )  # the first to run
+    # The last that is registered is the first to run before a fork.
+    os.register_at_fork(before=partial(next, map(_forking.append, _this_thread)))

@@ -123,10 +123,11 @@ class DeltaLog:
         features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
         if protocol.min_writer_version > _WRITER_VERSION:
             features.add(f"writer version {protocol.min_writer_version}")
-        record, is_whole = self._newest_record(version)
+        entry = self.read(version)
+        record, is_whole = self._newest_record(version, entry)
         return Snapshot(
             version=version,
-            info=_info(self.read(version) or ()),
+            info=_info(entry or ()),
             schema=json.loads(table.schema().to_json()),
             partition_columns=metadata.partition_columns,
             configuration=metadata.configuration,
@@ -199,18 +200,19 @@ class DeltaLog:
         self._files.sync_folder(self._folder)
         return True
 
-    def _newest_record(self, version: int) -> tuple[CommitRecord | None, bool]:
-        """Return the newest record up to a version, and whether the history is whole.
+    def _newest_record(self, version: int, entry: Entry | None) -> tuple[CommitRecord | None, bool]:
+        """Return the newest record up to a version with this `entry`, and if the history is whole.
 
         It is walked back: through a `RESTORE`, and over the commits of other writers.
         """
-        while (entry := self.read(version)) is not None:
+        while entry is not None:
             info = _info(entry)
             if (record := CommitRecord.from_properties(info)) is not None:
                 return record, True
             if version == 0:
                 return None, True
             version = _restored(version, info) if info.get("operation") == _RESTORE else version - 1
+            entry = self.read(version)
         return None, False
 
     def _path(self, version: int) -> PurePath:
