@@ -38,6 +38,7 @@ from columnar_kafka.lake.delta_schema import (
     widened,
     with_nullable_columns,
 )
+from columnar_kafka.lake.delta_statistics import setting
 from columnar_kafka.lake.fences import CREATED, CommitRecord, check_witness, may_grow
 from columnar_kafka.lake.files import (
     canonical_place,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from columnar_kafka.lake.bounds import Check, WrongFile
+    from columnar_kafka.lake.delta_log import Entry
     from columnar_kafka.lake.delta_merging import LoggedFile
     from columnar_kafka.lake.delta_schema import JsonObject
     from columnar_kafka.lake.files import Files
@@ -84,7 +86,7 @@ _log = logging.getLogger(__name__)
 
 _VECTORS: Final = "deletionVectors"
 _INTERVAL: Final = "delta.checkpointInterval"
-_INTERVAL_DEFAULT: Final = "100"  # deltalake's own
+_INTERVAL_DEFAULT: Final = 100  # deltalake's own
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _LOCKING: Final = "AWS_S3_LOCKING_PROVIDER"
 
@@ -178,8 +180,9 @@ class DeltaLakeTable(BaseTable["State"]):
         self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
     ) -> FileWriter:
         """See `LakeTable.create`."""
-        # polars reads a partition's values from the path, not from the log.
-        folder = delta_partition.folder(partition) or visible_folder(source.topic)
+        # polars reads a partition's values from the path, not from the log. deltalake's OPTIMIZE
+        # finds no path with ~.
+        folder = delta_partition.folder(partition) or visible_folder(source.topic, "@")
         path = f"{folder}/{unique_name(source.partition, first)}"
         return self._files.writer(path, self.root / path)
 
@@ -307,15 +310,18 @@ class DeltaLakeTable(BaseTable["State"]):
         logged = self._logged(head) if replaced else {}
         actions = file_actions(snapshot, footers, logged, replaced)
         entry = commit_entry(actions, record, lands=not replaced)
-        if not self._log.add(snapshot.version + 1, entry):
-            return f"another commit took version {snapshot.version + 1}"
-        self._known = snapshot.after(entry)
+        if conflict := self._add(snapshot, entry, () if replaced else admission.lands):
+            return conflict
         self._make_checkpoint(snapshot)
         return ""
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `CommitTarget.has_landed`."""
-        return self._log.has(attempt, after=head.version)
+        if not self._log.has(attempt, after=head.version):
+            return False
+        if (snapshot := head.state[0]) is None or not self._log.continues(snapshot):
+            raise LakeError("its log was cleaned up, or is another one, since it was read")
+        return True
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `CommitTarget.landed_files`."""
@@ -420,8 +426,8 @@ class DeltaLakeTable(BaseTable["State"]):
         logged = {} if _VECTORS in snapshot.features else logged_files(table)
         if actions := list(lacking_actions(snapshot, new, logged)):
             version += 1
-            if not self._log.add(version, commit_entry(actions, None, lands=False)):
-                return f"another commit took version {version}"
+            if conflict := self._add(snapshot, commit_entry(actions, None, lands=False)):
+                return conflict
             table = self._opened(version)
         changed = [each for each in new["fields"] if each not in snapshot.schema["fields"]]
         fields = [Field.from_json(json.dumps(each)) for each in changed]
@@ -432,9 +438,18 @@ class DeltaLakeTable(BaseTable["State"]):
             return f"{error}"
         return "columns were added"  # the next try finds them
 
+    def _add(self, snapshot: Snapshot, entry: Entry, files: Collection[StagedFile] = ()) -> str:
+        """See `DeltaLog.commit`."""
+        conflict = self._log.commit(snapshot, entry, files, lambda: self._opened().file_uris())
+        if not conflict:
+            self._known = snapshot.after(entry)
+        elif not self._log.continues(snapshot):
+            self._known = None
+        return conflict
+
     def _make_checkpoint(self, snapshot: Snapshot) -> None:
         """Make a checkpoint after the commit that follows `snapshot`, if one is due."""
-        interval = int(snapshot.configuration.get(_INTERVAL, _INTERVAL_DEFAULT))
+        interval = setting(snapshot.configuration, _INTERVAL, _INTERVAL_DEFAULT, least=1)
         if (snapshot.version + 2) % interval:  # deltalake's writers, too, count from 1
             return
         try:
@@ -442,7 +457,12 @@ class DeltaLakeTable(BaseTable["State"]):
             table.create_checkpoint()
             if snapshot.configuration.get(_CLEANUP, "true").lower() == "true":
                 table.cleanup_metadata()
-        except (LakeError, DeltaError, OSError) as error:  # what was committed has landed
+                self._log.remove_drafts()
+        except BaseException as error:  # what was committed has landed
+            # A panic of deltalake, as in a forked child, is no Exception.
+            is_known = isinstance(error, (LakeError, DeltaError, OSError))
+            if not is_known and type(error).__name__ != "PanicException":
+                raise
             _log.warning("%s: no checkpoint was made: %s", self, error)
 
     def _current(self) -> Snapshot | None:
@@ -462,8 +482,8 @@ class DeltaLakeTable(BaseTable["State"]):
         self._known = known
         return known
 
-    def _opened(self, version: int) -> DeltaTable:
-        """Open a version of a table that exists."""
+    def _opened(self, version: int | None = None) -> DeltaTable:
+        """Open a version of a table that exists, or the current one."""
         if (table := self._open(version)) is None:
             raise LakeError(f"{self._uri} is gone")
         return table

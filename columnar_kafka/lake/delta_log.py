@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -15,15 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.delta_statistics import indexed_columns
 from columnar_kafka.lake.fences import ATTEMPT, CommitRecord
+from columnar_kafka.lake.files import LEFT_OVER, unreferenced
+from columnar_kafka.lake.model import MayHaveLandedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import PurePath
 
     from deltalake import DeltaTable
 
     from columnar_kafka.lake.delta_schema import JsonObject
     from columnar_kafka.lake.files import Files
+    from columnar_kafka.lake.model import StagedFile
 
     Entry = Sequence[JsonObject]
 
@@ -31,6 +35,7 @@ __all__ = ["DeltaLog", "Snapshot", "commit_entry"]
 
 _APPLICATION: Final = "columnar-kafka"
 _RESTORE: Final = "RESTORE"
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint\.", re.ASCII)
 _OF_FILES: Final = (b'{"add":', b'{"remove":', b'{"cdc":')
 _FOLLOWED: Final = 100
 """Commits since then. For more, opening the table is cheaper, which begins at a checkpoint."""
@@ -74,8 +79,8 @@ class Snapshot:
             return None
         sequence = self.sequence
         for each in entry:
-            if (transaction := each.get("txn", {})).get("appId") == _APPLICATION:
-                sequence = transaction["version"]
+            if (transaction := each.get("txn") or {}).get("appId") == _APPLICATION:
+                sequence = int(transaction["version"])
         found = CommitRecord.from_properties(info)
         return replace(
             self,
@@ -181,16 +186,64 @@ class DeltaLog:
             return None
         try:
             return [
-                dict(json.loads(each)) for each in lines if each and not each.startswith(_OF_FILES)
+                _action(each) for each in lines if each.strip() and not each.startswith(_OF_FILES)
             ]
-        except (ValueError, TypeError) as error:
-            raise LakeError(f"{path} is not a commit of Delta: {error}") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise LakeError(f"{path} is not a commit of Delta: {error!r}") from error
 
-    def add(self, version: int, entry: Entry) -> bool:
-        """Write a commit; return False if another one has taken its version.
+    def commit(
+        self,
+        snapshot: Snapshot,
+        entry: Entry,
+        files: Collection[StagedFile],
+        landed: Callable[[], Iterable[str]],
+    ) -> str:
+        """Write the commit that follows a snapshot; return a text if readers do not read it.
 
-        Over a network the answer may be lost, and either outcome may be wrong.
+        Whether they do is told by the log, or by the `files` that the commit adds: if the table has
+        `landed` them. Over a network the answer may be lost, and either outcome may be wrong.
+
+        Raises:
+            MayHaveLandedError: it is in a table that was made anew.
+            LakeError: a commit is malformed, or whatever `landed` raises; the outcome is open.
         """
+        version = snapshot.version + 1
+        if not self._add(version, entry):
+            return f"another commit took version {version}"
+        if self.continues(snapshot):
+            return ""
+        if self._has_another_than(snapshot):
+            raise MayHaveLandedError(
+                f"the table of {self._folder} was made anew while version {version} was written, "
+                "which now has rows and fences of the table before: delete it, or reset its fences"
+            )
+        is_read = self._reaches(snapshot.version)
+        if is_read and files and not unreferenced(files, landed()):
+            return ""
+        if files or not is_read:
+            self._retract(version, entry)
+        return f"the table was deleted, or its log cleaned up, while version {version} was written"
+
+    def remove_drafts(self) -> None:
+        """Remove commits that killed processes have begun to write."""
+        when = time.time() - LEFT_OVER
+        # Drafts have random names, of which the least may come before those of commits.
+        for name in self._files.older(self._folder, when):
+            if name.endswith(".draft"):
+                self._files.remove(self._folder / name)
+
+    def continues(self, snapshot: Snapshot) -> bool:
+        """Return whether readers read a commit that was written after a snapshot.
+
+        Not if the table was deleted meanwhile, or made anew, or if its log was cleaned up past that
+        commit. Where others have just made a checkpoint, they may read it all the same.
+        """
+        before = self.read(snapshot.version)
+        is_there = before is not None and _info(before) == snapshot.info
+        return is_there and self._checkpoint() <= snapshot.version + 1
+
+    def _add(self, version: int, entry: Entry) -> bool:
+        """Write a commit; return False if another one has taken its version."""
         # Parsers of logs join escaped surrogates wrongly.
         lines = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in entry]
         try:
@@ -199,6 +252,29 @@ class DeltaLog:
             return False
         self._files.sync_folder(self._folder)
         return True
+
+    def _retract(self, version: int, entry: Entry) -> None:
+        """Remove a commit that nobody reads, if it is this one."""
+        if _info(self.read(version) or ()) == _info(entry):
+            self._files.remove(self._path(version))
+
+    def _reaches(self, version: int) -> bool:
+        """Return whether there is a commit, or a checkpoint of it or a later one, to follow."""
+        names = self._files.names(self._folder)
+        return self._path(version).name in names or any(
+            int(found[1]) >= version for found in map(_CHECKPOINT.match, names) if found
+        )
+
+    def _has_another_than(self, snapshot: Snapshot) -> bool:
+        entry = self.read(snapshot.version)
+        return entry is not None and _info(entry) != snapshot.info
+
+    def _checkpoint(self) -> int:
+        """Return the version at which readers begin, or -1: that file is only a hint for them."""
+        try:
+            return int(json.loads(self._files.read(self._folder / "_last_checkpoint"))["version"])
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return -1
 
     def _newest_record(self, version: int, entry: Entry | None) -> tuple[CommitRecord | None, bool]:
         """Return the newest record up to a version with this `entry`, and if the history is whole.
@@ -219,6 +295,16 @@ class DeltaLog:
         return self._folder / f"{version:020}.json"
 
 
+def _action(line: bytes) -> JsonObject:
+    """Parse a line of a commit; ValueError, TypeError, KeyError or AttributeError for others."""
+    action = dict(json.loads(line.decode(), parse_constant=int))  # which refuses NaN, as readers do
+    info, transaction = action.get("commitInfo") or {}, action.get("txn") or {"version": 0}
+    for each in (info, info.get("operationParameters") or {}, transaction):
+        each.items()
+    int(transaction["version"])
+    return action
+
+
 def _info(entry: Entry) -> JsonObject:
     """Return what a commit says about itself; nothing if it does not."""
     return next((each["commitInfo"] for each in entry if each.get("commitInfo")), {})
@@ -226,7 +312,7 @@ def _info(entry: Entry) -> JsonObject:
 
 def _restored(version: int, info: Mapping[str, Any]) -> int:
     """Return the version that a `RESTORE` went back to."""
-    restored = info.get("operationParameters", {}).get("version")
+    restored = (info.get("operationParameters") or {}).get("version")
     if restored is None or not str(restored).isdecimal():
         raise LakeError(
             f"version {version} restores a point in time, and Delta does not record which version "

@@ -6,6 +6,7 @@ Files keep the columns that they have; readers take the value from the log, or f
 from __future__ import annotations
 
 import datetime
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -33,6 +34,8 @@ __all__ = [
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAME_BYTES: Final = 255
+_UNNAMED: Final = re.compile(r"[/\\\x00-\x1f\x7f]")
+"""What the name of a column is not left with, in the name of a folder."""
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -42,7 +45,7 @@ def _text(value: str, column: str) -> str:
             f"partition column {column!r}: Delta reads {value!r} as null: partition by another "
             "column, or write another value"
         )
-    if len(_folder(column, value)) > _NAME_BYTES:
+    if len(_folder(column, value).encode()) > _NAME_BYTES:
         raise LakeError(
             f"partition column {column!r}: the folder of {value[:20]!r}… would have a name of more "
             f"than {_NAME_BYTES} bytes, which no disk has: partition by another column"
@@ -153,4 +156,6 @@ def folder(partition: PartitionValues) -> str:
 
 
 def _folder(name: str, value: str | None) -> str:
-    return f"{quote(name, safe='')}={_NULL if value is None else quote(value, safe='')}"
+    # polars looks for the name as it is. deltalake's OPTIMIZE finds no path with ~.
+    text = _NULL if value is None else quote(value, safe="").replace("~", "%7E")
+    return f"{_UNNAMED.sub(lambda found: quote(found[0], safe=''), name)}={text}"

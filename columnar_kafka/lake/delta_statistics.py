@@ -34,11 +34,12 @@ __all__ = [
     "indexed_columns",
     "lacking",
     "restated",
+    "setting",
 ]
 
 _COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _COUNT: Final = "delta.dataSkippingNumIndexedCols"
-_COUNT_DEFAULT: Final = "32"  # Delta's own
+_COUNT_DEFAULT: Final = 32  # Delta's own
 _NAMES: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.,]+)|([.,])")
 
 _TEXT: Final = 32  # characters; as much as Delta's own writers keep
@@ -64,8 +65,17 @@ def indexed_columns(
         return frozenset(
             path for path in paths if any(path[: len(each)] == each for each in wanted)
         )
-    count = int(properties.get(_COUNT, _COUNT_DEFAULT))
+    count = setting(properties, _COUNT, _COUNT_DEFAULT, least=-1)
     return frozenset(paths if count < 0 else paths[:count])
+
+
+def setting(properties: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+    """Return a number that a table's properties may set; the default if they set none so great."""
+    try:
+        value = int(properties.get(name, default))
+    except ValueError:
+        return default
+    return value if value >= least else default
 
 
 def _table_leaves(fields: Iterable[JsonObject], path: Path) -> Iterator[Path]:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.commit import BaseTable, Head
 from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog
-from columnar_kafka.lake.files import canonical_place, check_staged, visible_folder
+from columnar_kafka.lake.files import LEFT_OVER, canonical_place, check_staged, visible_folder
 from columnar_kafka.lake.local_files import LocalFiles
 from columnar_kafka.lake.merging import merge_runs, merged_stage, runs_to_merge, stage_merged
 from columnar_kafka.lake.model import (
@@ -70,9 +70,6 @@ __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
 _VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASCII)
-_LEFT_OVER: Final = 7 * 24 * 3600.0
-"""Seconds from when a file was staged until it is taken for a killed process'. No commit may come
-so late: it might name a file that is being removed."""
 
 _LOOK_AFTER: Final = 100
 """Commits between two looks for leftovers: a disk lists the whole log for one."""
@@ -279,7 +276,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
     def _remove_leftovers(self) -> None:
         """Remove what killed processes have staged. Raises nothing."""
         with suppress(LakeError, OSError):
-            when = time.time() - _LEFT_OVER
+            when = time.time() - LEFT_OVER
             for name in self._log.old_drafts(when):
                 self._files.remove(self.root / LOG_FOLDER / name)
             names = self._files.older(self.root / _STAGED, when)

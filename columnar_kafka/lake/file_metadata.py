@@ -110,7 +110,7 @@ def file_messages(path: str, metadata: Mapping[bytes, bytes] | None) -> FileMess
         raise LakeError("its name does not say which message it is")
     offset = int(match[3])
     return FileMessages(
-        topic=match[1].removeprefix("~"),
+        topic=match[1].lstrip("~@"),
         partition=int(match[2]),
         first=offset,
         last=offset,

@@ -7,7 +7,7 @@ import re
 import uuid
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from columnar_kafka.errors import LakeError
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "LEFT_OVER",
     "Files",
     "NamedWriter",
     "StagedWriter",
@@ -40,6 +41,11 @@ __all__ = [
 ]
 
 P = TypeVar("P", bound=PurePath)
+
+LEFT_OVER: Final = 7 * 24 * 3600.0
+"""Seconds from when a file was begun until it is taken for a killed process'. No commit may come so
+late: it might name a file that is being removed."""
+_UNPLAIN: Final = re.compile(r"[%#?\x00-\x1f\x7f]" + ("" if os.sep == "\\" else r"|\\"))
 
 
 class Files(Protocol[P]):
@@ -227,9 +233,9 @@ def unreferenced(files: Iterable[StagedFile], landed: Iterable[str]) -> list[Sta
     return [each for each in files if each.path.rpartition("/")[2] not in names]
 
 
-def visible_folder(topic: str) -> str:
+def visible_folder(topic: str, mark: str = "~") -> str:
     """Return the folder of a topic's files. Readers skip folders that begin with _ or a dot."""
-    return f"~{topic}" if topic[0] in "_." else topic
+    return f"{mark}{topic}" if topic[0] in "_." else topic
 
 
 def is_object_store(place: str) -> bool:
@@ -248,8 +254,8 @@ def plain_uri(uri: str) -> str:
     """Return a path or URI for libraries that disagree about encoding it.
 
     Raises:
-        LakeError: it has a character that means something in a URI.
+        LakeError: it has a character that means something in a URI, or is none of one.
     """
-    if found := re.search(r"[%#?]", uri):
+    if found := _UNPLAIN.search(uri):
         raise LakeError(f"path {uri!r}: a table's path must not contain {found[0]!r}")
     return uri

@@ -86,7 +86,11 @@ def test_a_folder_that_readers_would_skip_is_escaped(lake: DeltaLake) -> None:
     ids = {"_schemas": TopicGeneration("c", "i")}
     land(messages, table=lake.table(), generations=ids)
     assert rows(lake) == numbers([0])
-    assert [path.startswith(f"{lake.root}/~_schemas/p0-") for path in replayed(lake)] == [True]
+    assert [path.startswith(f"{lake.root}/@_schemas/p0-") for path in replayed(lake)] == [True]
+    messages = [replace(each, topic="_schemas") for each in segments([0, 1])]
+    land(messages, table=lake.table(), generations=ids)
+    assert lake.load().optimize.compact()["numFilesRemoved"] == 2
+    assert rows(lake) == numbers([0, 1])
 
 
 # --- history --------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from columnar_kafka.lake.delta_log import Snapshot
     from columnar_kafka.lake.model import SourceMessage
 
 LONG = "x" * 100
@@ -166,16 +167,16 @@ def test_what_lands_while_columns_are_added_is_found(
     tables = [pa.table({"n": [1, 2]}), pa.table({"n": [5], "more": ["m"]})]
     other = pa.table({"n": [3, 4]})
     put(lake, segments_of(tables[:1]))
-    add, entries = DeltaLog.add, []
+    commit, entries = DeltaLog.commit, []
 
-    def between(self: DeltaLog, version: int, entry: Any) -> bool:
-        added = add(self, version, entry)
+    def between(self: DeltaLog, snapshot: Snapshot, entry: Any, *files: Any) -> str:
+        conflict = commit(self, snapshot, entry, *files)
         entries.append(entry)
         if len(entries) == 1:
             put(lake, [segment(other, partition=1)])
-        return added
+        return conflict
 
-    monkeypatch.setattr(DeltaLog, "add", between)
+    monkeypatch.setattr(DeltaLog, "commit", between)
     put(lake, segments_of(tables))
     monkeypatch.undo()
     assert [("txn" in entry[-1]) for entry in entries] == [False, True, False, True]

@@ -364,6 +364,21 @@ def test_a_time_that_cannot_be_a_partitions_is_a_dead_letter(tmp_path: Path, by:
     assert (result.landed, result.dead_letters) == (Count(1, 1), 1)
 
 
+@needs_polars
+@pytest.mark.parametrize("name", ["größe", "a%b"])
+def test_polars_finds_a_partition_column_of_any_name(delta: DeltaLake, name: str) -> None:
+    texts = ["a~b", "x y", "é", "a=b", "a/b", None]
+    sent = [
+        pa.table({"n": [n], name: pa.array([text], pa.string())}) for n, text in enumerate(texts)
+    ]
+    put(delta, *sent, partition_by=[name])
+    put(delta, *sent, first=6)
+    expected = sorted([*enumerate(texts)] * 2, key=lambda row: row[0])
+    assert read(delta, "n", name) == read_with_polars(delta, "n", name) == expected
+    assert delta.load().optimize.compact()["numFilesRemoved"] == 12
+    assert read(delta, "n", name) == read_with_polars(delta, "n", name) == expected
+
+
 def test_a_text_too_long_for_the_name_of_a_folder_is_a_dead_letter(
     tmp_path: Path, delta: DeltaLake
 ) -> None:
