@@ -67,7 +67,7 @@ CASES: Final = {
     "partitions": Case(segments=4, commits=2, partitions=50),
     "schemas": Case(segments=50, commits=2, schemas=3),
 }
-LETTERS_COUNT: Final = 2_000
+LETTERS_COUNT: Final = 6_000
 LETTERS_A_COMMIT: Final = 20
 
 
