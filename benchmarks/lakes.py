@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from benchmarks.segments import TOPIC
-from columnar_kafka.lake.audit import TopicAudit
+from columnar_kafka.lake.audit.audit import TopicAudit
 from columnar_kafka.lake.formats import FORMATS, open_table
 from columnar_kafka.lake.model import SourceMessage, TopicGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from columnar_kafka.lake.audit import AuditReport
-    from columnar_kafka.lake.commit import CommitTarget
+    from columnar_kafka.lake.audit.audit import AuditReport
     from columnar_kafka.lake.model import LakeTable
+    from columnar_kafka.lake.tables.commit import CommitTarget
 
 FORMAT_NAMES: Final = tuple(FORMATS)
 GENERATIONS: Final = {TOPIC: TopicGeneration("cluster", "id")}

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaException
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.topic_id import admin_client, generations
+from columnar_kafka.lake.aside.set_aside import discard_staged
+from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import NotLandedError, ReadRange, SourcePartition
 from columnar_kafka.lake.plan import Planner
-from columnar_kafka.lake.set_aside import discard_staged
-from columnar_kafka.lake.stage import stage
 from spark_sink.planning import OffsetRange, TopicIds
 from spark_sink.reading import read
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from columnar_kafka.lake.aside.rules import Rules
     from columnar_kafka.lake.model import LakeTable, StageResult, TopicGeneration
     from columnar_kafka.lake.plan import Layout
-    from columnar_kafka.lake.rules import Rules
 
     Identify = Callable[[str, str | None, str | None], TopicGeneration]
 

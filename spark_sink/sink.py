@@ -23,8 +23,10 @@ from pyspark.sql.datasource import (
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.lake.aside.decoding import Decoding
+from columnar_kafka.lake.aside.set_aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
+from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import (
     LakeTable,
     SourceMessage,
@@ -32,8 +34,6 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
-from columnar_kafka.lake.set_aside import discard_staged, land_staged
-from columnar_kafka.lake.stage import stage
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.older_spark import DataSourceStreamArrowWriter
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from columnar_kafka.lake.decoding import PlainFormat
-    from columnar_kafka.lake.rules import Rules
+    from columnar_kafka.lake.aside.decoding import PlainFormat
+    from columnar_kafka.lake.aside.rules import Rules
     from spark_sink.planning import OffsetRange
 
 __all__ = ["LakeSink"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaGateway
 
-from columnar_kafka.lake.iceberg_files import file_io_properties
+from columnar_kafka.lake.tables.iceberg.files import file_io_properties
 from columnar_kafka.local.java import find_java, jars
 
 if TYPE_CHECKING:

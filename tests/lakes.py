@@ -31,17 +31,17 @@ from questions import (
 from segments import segments
 from support import is_long
 
-from columnar_kafka.lake.audit import TopicAudit
-from columnar_kafka.lake.bounds import wrong_files
-from columnar_kafka.lake.dead_letters import DeadLetters
-from columnar_kafka.lake.delta import DeltaLakeTable
-from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.iceberg import IcebergTable
-from columnar_kafka.lake.iceberg_files import file_io_properties
-from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.aside.dead_letters import DeadLetters
+from columnar_kafka.lake.audit.audit import TopicAudit
+from columnar_kafka.lake.landing.stage import land, stage
 from columnar_kafka.lake.model import MayHaveLandedError, StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Planner
-from columnar_kafka.lake.stage import land, stage
+from columnar_kafka.lake.tables.bounds import wrong_files
+from columnar_kafka.lake.tables.delta.table import DeltaLakeTable
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
+from columnar_kafka.lake.tables.iceberg.files import file_io_properties
+from columnar_kafka.lake.tables.iceberg.table import IcebergTable
+from columnar_kafka.lake.tables.local_files import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from minio import Bucket
     from questions import Engines
 
-    from columnar_kafka.lake.audit import AuditReport
+    from columnar_kafka.lake.audit.audit import AuditReport
     from columnar_kafka.lake.model import CommitResult, Fence
 
 os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or polars warns

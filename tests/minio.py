@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyarrow.fs import S3FileSystem, SubTreeFileSystem
 from support import eventually
 
-from columnar_kafka.lake.object_files import ObjectFiles
+from columnar_kafka.lake.tables.object_files import ObjectFiles
 from columnar_kafka.local.java import cache_directory, once
 from columnar_kafka.local.process import GuardedProcess, tail
 

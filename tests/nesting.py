@@ -32,7 +32,7 @@ from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
-from columnar_kafka.lake.stitch import stitch
+from columnar_kafka.lake.stitching.stitch import stitch
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader

@@ -67,15 +67,21 @@ FILES = {
         verification  segment
     """,
     "lake": """
-        __init__  model  arrow_types  file_metadata  partition  plan
-        row_groups  parquet_footer  stitch  rewrite
-        commit  files  local_files  object_files  merging  bounds  commit_log  directory
-        message_rows  dead_letters  decoding  rules  set_aside  runs  batch  stage  replay
-        landed_rows  rows_by_id  audit
-        reset  fences  delta_schema  delta_statistics  delta_partition
-        delta_log  delta_merging  delta_actions  delta
-        iceberg_schema  iceberg_files  iceberg_partition  iceberg_merging  iceberg_commit
-        iceberg_history  iceberg  formats
+        __init__  model  arrow_types  partition  plan
+        stitching  stitching.file_metadata  stitching.row_groups  stitching.parquet_footer
+        stitching.stitch
+        tables  tables.commit  tables.files  tables.local_files  tables.object_files
+        tables.merging  tables.bounds  tables.commit_record  tables.fence_reset
+        tables.directory  tables.directory.commit_log  tables.directory.table
+        tables.delta  tables.delta.schema  tables.delta.statistics  tables.delta.partition
+        tables.delta.log  tables.delta.merging  tables.delta.actions  tables.delta.table
+        tables.iceberg  tables.iceberg.schema  tables.iceberg.files  tables.iceberg.partition
+        tables.iceberg.merging  tables.iceberg.commit  tables.iceberg.history
+        tables.iceberg.table
+        aside  aside.message_rows  aside.dead_letters  aside.decoding  aside.rules  aside.set_aside
+        landing  landing.rewrite  landing.runs  landing.batch  landing.stage  landing.replay
+        audit  audit.landed_rows  audit.rows_by_id  audit.audit
+        formats
     """,
     "plain": "base  avro  json  ipc  json_rows  rows  __init__",
     "broker": "__init__  client_classes  watermarks  base  confluent",
@@ -138,7 +144,7 @@ LATE = LAZY | {
     "spark_sink.source",
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
-    "lake.decoding",  # few landings decode plain messages
+    "lake.aside.decoding",  # few landings decode plain messages
     "cli",  # the extra may not be installed
     "cli.demo",  # it brings pandas, Spark and matplotlib
     "local.java",  # the embedded Kafka does without what the others need
@@ -183,12 +189,9 @@ EXTRAS = {
     "orjson": "demo",
     "platformdirs": "local",
     "polars": "demo",
-    "deltalake": "lake.delta  lake.delta_log  lake.delta_merging",
-    "obstore": "lake.object_files",
-    "pyiceberg": """
-        lake.iceberg  lake.iceberg_commit  lake.iceberg_files  lake.iceberg_history
-        lake.iceberg_partition  lake.iceberg_schema
-    """,
+    "deltalake": "lake.tables.delta",
+    "obstore": "lake.tables.object_files",
+    "pyiceberg": "lake.tables.iceberg",
     "pyruhvro": "plain.avro",
 }
 """The modules that may import a package of an extra."""
@@ -511,7 +514,7 @@ def test_names_used_through_the_module_are_seen() -> None:
 BY_NAME_SAMPLE = """
 import importlib
 import columnar_kafka
-TABLE = {"delta": "columnar_kafka.lake.delta"}
+TABLE = {"delta": "columnar_kafka.lake.tables.delta.table"}
 FORMAT = "columnar_kafka"
 def late():
     importlib.import_module("spark_sink")
@@ -524,7 +527,7 @@ PATH = "columnar_kafka.cli:main"
 def test_imports_without_a_statement_are_seen() -> None:
     tree = ast.parse(BY_NAME_SAMPLE)
     assert sorted(each.module for each in imports_by_name(tree, MODULES)) == [
-        "columnar_kafka.lake.delta",
+        "columnar_kafka.lake.tables.delta.table",
         "columnar_kafka.plain",
         "columnar_kafka.position",
         "pyspark",

@@ -145,7 +145,7 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from columnar_kafka import *
-import columnar_kafka, columnar_kafka.lake.directory, columnar_kafka.lake.stage
+import columnar_kafka, columnar_kafka.lake.tables.directory.table, columnar_kafka.lake.landing.stage
 import columnar_kafka.aio, columnar_kafka.local, columnar_kafka.testing
 import pyarrow as pa
 from columnar_kafka.columns.columns_to_rows import to_rows

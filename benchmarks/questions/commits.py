@@ -13,7 +13,7 @@ from benchmarks.answer import Answer, Plot
 from benchmarks.child import Child, Clock
 from benchmarks.lakes import FORMAT_NAMES, GENERATIONS, table_in
 from benchmarks.segments import segments
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.landing.stage import land
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench

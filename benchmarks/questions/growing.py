@@ -18,12 +18,12 @@ from benchmarks.answer import Answer
 from benchmarks.child import Child, Clock
 from benchmarks.lakes import FORMAT_NAMES, GENERATIONS, table_in, verified
 from benchmarks.segments import TOPIC, segment, table_of
-from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.lake.aside.decoding import Decoding
+from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.formats import open_dead_letters
+from columnar_kafka.lake.landing.replay import replay
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import SourceMessage
-from columnar_kafka.lake.replay import replay
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import land
 from columnar_kafka.segment.encoder import ParquetEncoder
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from benchmarks.child import Child, Children, Clock, Cost, tree_cpu
 from benchmarks.measured import Claim, compare_tables, ratios
 from benchmarks.segments import TOPIC, rows_of, segments, table_of
 from columnar_kafka.ingest import Layout, open_table
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import TopicGeneration
-from columnar_kafka.lake.stage import land
 from columnar_kafka.local.spark import local_spark
 
 if TYPE_CHECKING:

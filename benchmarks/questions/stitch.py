@@ -12,7 +12,7 @@ from benchmarks.answer import CPU, OURS, Answer
 from benchmarks.child import Child, Children, Clock, Cost
 from benchmarks.measured import Claim
 from benchmarks.segments import rows_of, segments
-from columnar_kafka.lake.stitch import stitch
+from columnar_kafka.lake.stitching.stitch import stitch
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench

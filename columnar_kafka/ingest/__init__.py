@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest.ingestor import Ingestor, IngestStats
     from columnar_kafka.ingest.service import IngestService
     from columnar_kafka.ingest.settings import IngestSettings
-    from columnar_kafka.lake.audit import AuditReport
-    from columnar_kafka.lake.bounds import RepairResult, repair
-    from columnar_kafka.lake.dead_letters import DeadLetters
-    from columnar_kafka.lake.decoding import Decoding
+    from columnar_kafka.lake.aside.dead_letters import DeadLetters
+    from columnar_kafka.lake.aside.decoding import Decoding
+    from columnar_kafka.lake.aside.rules import Rules
+    from columnar_kafka.lake.audit.audit import AuditReport
     from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
+    from columnar_kafka.lake.landing.replay import replay
     from columnar_kafka.lake.plan import Layout, Mode
-    from columnar_kafka.lake.replay import replay
-    from columnar_kafka.lake.rules import Rules
+    from columnar_kafka.lake.tables.bounds import RepairResult, repair
 
 __all__ = [
     "AuditReport",
@@ -49,9 +49,9 @@ __all__ = [
 
 # Spark's workers ask for a topic's id, and load no client.
 _MODULE_OF = {
-    "AuditReport": "columnar_kafka.lake.audit",
-    "DeadLetters": "columnar_kafka.lake.dead_letters",
-    "Decoding": "columnar_kafka.lake.decoding",
+    "AuditReport": "columnar_kafka.lake.audit.audit",
+    "DeadLetters": "columnar_kafka.lake.aside.dead_letters",
+    "Decoding": "columnar_kafka.lake.aside.decoding",
     "FenceTable": "columnar_kafka.ingest.fencing",
     "HealthServer": "columnar_kafka.ingest.health",
     "IngestService": "columnar_kafka.ingest.service",
@@ -60,14 +60,14 @@ _MODULE_OF = {
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
-    "RepairResult": "columnar_kafka.lake.bounds",
-    "Rules": "columnar_kafka.lake.rules",
+    "RepairResult": "columnar_kafka.lake.tables.bounds",
+    "Rules": "columnar_kafka.lake.aside.rules",
     "TableFences": "columnar_kafka.ingest.fencing",
     "open_dead_letters": "columnar_kafka.lake.formats",
     "open_table": "columnar_kafka.lake.formats",
     "parse_rules": "columnar_kafka.lake.formats",
-    "repair": "columnar_kafka.lake.bounds",
-    "replay": "columnar_kafka.lake.replay",
+    "repair": "columnar_kafka.lake.tables.bounds",
+    "replay": "columnar_kafka.lake.landing.replay",
     "verify_topic": "columnar_kafka.ingest.audit",
 }
 

@@ -14,17 +14,17 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.audit import Finding, TopicAudit
-from columnar_kafka.lake.bounds import wrong_files
+from columnar_kafka.lake.audit.audit import Finding, TopicAudit
+from columnar_kafka.lake.tables.bounds import wrong_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from columnar_kafka.lake.audit import AuditReport
-    from columnar_kafka.lake.commit import CommitTarget, Head
-    from columnar_kafka.lake.dead_letters import DeadLetters
-    from columnar_kafka.lake.decoding import Decoding
+    from columnar_kafka.lake.aside.dead_letters import DeadLetters
+    from columnar_kafka.lake.aside.decoding import Decoding
+    from columnar_kafka.lake.audit.audit import AuditReport
     from columnar_kafka.lake.model import Fence, LakeTable, SourceMessage
+    from columnar_kafka.lake.tables.commit import CommitTarget, Head
 
 __all__ = ["verify_topic"]
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import commit_fences
 from columnar_kafka.lake.formats import open_table
-from columnar_kafka.lake.reset import moved_fences
+from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from columnar_kafka.lake.commit import CommitTarget
     from columnar_kafka.lake.model import Fence
+    from columnar_kafka.lake.tables.commit import CommitTarget
 
 __all__ = ["FenceTable", "TableFences"]
 

@@ -22,6 +22,8 @@ from columnar_kafka.ingest.group import is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.aside.set_aside import land_staged
+from columnar_kafka.lake.landing.stage import Stager
 from columnar_kafka.lake.model import (
     CommitResult,
     MayHaveLandedError,
@@ -29,8 +31,6 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Planner
-from columnar_kafka.lake.set_aside import land_staged
-from columnar_kafka.lake.stage import Stager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

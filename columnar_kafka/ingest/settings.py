@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.plan import Layout
-from columnar_kafka.lake.rules import Rules
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.model import LakeTable

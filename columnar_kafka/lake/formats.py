@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.lake.dead_letters import DeadLetters
-from columnar_kafka.lake.files import is_object_store
-from columnar_kafka.lake.rules import Rules
+from columnar_kafka.lake.aside.dead_letters import DeadLetters
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.tables.files import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from columnar_kafka.lake.decoding import Decoding
-    from columnar_kafka.lake.directory import ParquetDirectory
+    from columnar_kafka.lake.aside.decoding import Decoding
+    from columnar_kafka.lake.aside.rules import Plain
     from columnar_kafka.lake.model import LakeTable
     from columnar_kafka.lake.partition import Straddle
-    from columnar_kafka.lake.rules import Plain
+    from columnar_kafka.lake.tables.directory.table import ParquetDirectory
     from columnar_kafka.segment.verification import Verification
 
 __all__ = ["FORMATS", "open_dead_letters", "open_table", "parse_rules"]
 
 FORMATS: Final = {
-    "parquet": ("columnar_kafka.lake.directory", "ParquetDirectory"),
-    "delta": ("columnar_kafka.lake.delta", "DeltaLakeTable"),
-    "iceberg": ("columnar_kafka.lake.iceberg", "IcebergTable"),
+    "parquet": ("columnar_kafka.lake.tables.directory.table", "ParquetDirectory"),
+    "delta": ("columnar_kafka.lake.tables.delta.table", "DeltaLakeTable"),
+    "iceberg": ("columnar_kafka.lake.tables.iceberg.table", "IcebergTable"),
 }
 """The module and class of each format; the format's name is also that of its extra."""
 
@@ -55,7 +55,9 @@ def open_table(
     if table_format == "iceberg":
         options["storage"] = storage  # its catalog says where the files are
     elif is_object_store(place):
-        stores = _imported("columnar_kafka.lake.object_files", "stores", f"a table at {place}")
+        stores = _imported(
+            "columnar_kafka.lake.tables.object_files", "stores", f"a table at {place}"
+        )
         options["files"] = stores.ObjectFiles(place, storage or {})
     elif storage:
         raise ConfigError(f"storage {min(storage)}: {place!r} is not in an object store")

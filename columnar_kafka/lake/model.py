@@ -1,24 +1,4 @@
-"""The lake's values and protocols: messages that land, files that are staged, tables.
-
-The other files of this room, in the order in which they may import each other:
-
-    file_metadata                    which messages a file has, in its footer
-    partition                        which partition of a table rows belong to
-    plan                             which message lands in which file, and what a commit admits
-    row_groups parquet_footer stitch one Parquet file out of several, by their footers
-    rewrite                          segments that have to be encoded anew
-    commit merging                   how every kind of table commits; several landed files as one
-    files local_files object_files   the files of a table, here or in an object store
-    commit_log directory             a directory of Parquet files as a `LakeTable`
-    message_rows dead_letters rules set_aside replay      messages that land in other tables
-    decoding runs batch stage        messages to staged files; plain ones become rows
-    landed_rows rows_by_id audit     what is in a table, compared with the topic
-    reset fences                     fences moved by hand; what commits say about themselves
-    delta_schema delta_statistics delta_partition delta       a Delta table as a `LakeTable`
-    iceberg_schema iceberg_files iceberg_partition iceberg_merging iceberg_commit
-    iceberg_history iceberg          an Iceberg table as a `LakeTable`
-    formats                          tables by the name of their format
-"""
+"""The lake's values and protocols: messages that land, files that are staged, tables."""
 
 from __future__ import annotations
 
@@ -211,8 +191,8 @@ class Fence:
     """How far a partition has landed: all input from offset `first` to before `next`.
 
     Fences are kept in the table itself and change only together with its files, or by hand (see
-    `reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT` if another
-    message came after it.
+    `fence_reset`). `segment` is the id of the last segment that landed, or `UNKNOWN_SEGMENT` if
+    another message came after it.
     """
 
     topic: str

@@ -14,7 +14,7 @@ from killing import Orders, Table, around
 
 from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, ingestor, open_dead_letters
 from columnar_kafka.ingest.reader import TopicReader
-from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.tables.local_files import LocalFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from segments import numbered, numbers
 
 from columnar_kafka import Producer, native
 from columnar_kafka.ingest import Decoding, Rules, open_dead_letters, verify_topic
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import SourceMessage
-from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

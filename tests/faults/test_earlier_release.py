@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from earlier import SCHEMAS, record, row
 
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import SourceMessage, TopicGeneration
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from support import by_profile
 
 from columnar_kafka import native
 from columnar_kafka.ingest import Decoding, Rules
-from columnar_kafka.lake.bounds import wrong_files
-from columnar_kafka.lake.decoding import PlainDecoder
+from columnar_kafka.lake.aside.decoding import PlainDecoder
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.lake.plan import Layout, Mode
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.bounds import wrong_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

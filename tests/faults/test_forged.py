@@ -9,7 +9,7 @@ import forged
 import parquet_readers
 
 from columnar_kafka import Segment, SegmentError, native
-from columnar_kafka.lake.stitch import stitch
+from columnar_kafka.lake.stitching.stitch import stitch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -59,8 +59,8 @@ LANDER = """
     import sys
     from confluent_kafka import Consumer, TopicPartition
     from columnar_kafka.lake.model import TopicGeneration, SourceMessage
-    from columnar_kafka.lake.directory import ParquetDirectory
-    from columnar_kafka.lake.stage import land
+    from columnar_kafka.lake.tables.directory.table import ParquetDirectory
+    from columnar_kafka.lake.landing.stage import land
     servers, topic, out, ends = sys.argv[1:]
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "lander",
         "enable.partition.eof": True, "auto.offset.reset": "earliest"})

@@ -34,7 +34,7 @@ from questions import questions, spark_condition
 from segments import numbers, segment, segments
 from support import require_java
 
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.local.java import jars, once
 
 if TYPE_CHECKING:

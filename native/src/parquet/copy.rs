@@ -1,6 +1,6 @@
 //! The footer of a file that is stitched to others: its row groups, copied with new positions.
 //!
-//! The rules are those of `lake/parquet_footer.py` and `lake/row_groups.py`. What these refuse, and
+//! The rules are those of `lake/stitching/parquet_footer.py` and `lake/stitching/row_groups.py`. What these refuse, and
 //! what no known writer writes, is given up. Python reads that footer then, and makes the error.
 
 use super::field_ids::{

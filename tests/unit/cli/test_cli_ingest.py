@@ -15,7 +15,7 @@ from commands import INGEST, invoke
 from deltalake import DeltaTable
 
 from columnar_kafka.ingest import IngestStats
-from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.tables.local_files import LocalFiles
 
 if TYPE_CHECKING:
     from columnar_kafka.testing import FakeKafka

@@ -9,7 +9,7 @@ import pytest
 from commands import invoke, table_place
 from lakes import DeltaLake, DirectoryLake, IcebergLake, put
 
-from columnar_kafka.lake import delta_actions
+from columnar_kafka.lake.tables.delta import actions as delta_actions
 
 if TYPE_CHECKING:
     from pathlib import Path

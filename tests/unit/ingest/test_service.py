@@ -22,7 +22,7 @@ from columnar_kafka.ingest import (
     IngestService,
     IngestSettings,
 )
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:

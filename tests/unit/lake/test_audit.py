@@ -16,18 +16,18 @@ from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, audit, put
 from segments import ROWS, numbered, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import commit_fences
-from columnar_kafka.lake.dead_letters import Taken
-from columnar_kafka.lake.landed_rows import equal
+from columnar_kafka.lake.aside.dead_letters import Taken
+from columnar_kafka.lake.audit.landed_rows import equal
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import TopicGeneration
 from columnar_kafka.lake.plan import Mode
-from columnar_kafka.lake.reset import moved_fences
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from columnar_kafka.lake.audit import AuditReport
+    from columnar_kafka.lake.audit.audit import AuditReport
 
 
 @pytest.fixture(

@@ -13,9 +13,9 @@ import pytest
 from lakes import GENERATIONS, DeltaLake, audit, compared, put
 from segments import ROWS, segment, segments
 
-from columnar_kafka.lake import rows_by_id
-from columnar_kafka.lake.rows_by_id import RowsById
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.audit import rows_by_id
+from columnar_kafka.lake.audit.rows_by_id import RowsById
+from columnar_kafka.lake.landing.stage import land
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ import pytest
 from segments import staged_file
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import commit as commit_module
-from columnar_kafka.lake.commit import Head, commit
 from columnar_kafka.lake.model import (
     Count,
     MayHaveLandedError,
@@ -20,6 +18,8 @@ from columnar_kafka.lake.model import (
     StageResult,
     TopicGeneration,
 )
+from columnar_kafka.lake.tables import commit as commit_module
+from columnar_kafka.lake.tables.commit import Head, commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

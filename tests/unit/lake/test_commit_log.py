@@ -10,10 +10,10 @@ from lakes import GENERATIONS, QuickFiles
 from segments import segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import commit_log
-from columnar_kafka.lake.commit_log import LOG_FOLDER, CommitLog, LogEntry
-from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.landing.stage import land
+from columnar_kafka.lake.tables.directory import commit_log
+from columnar_kafka.lake.tables.directory.commit_log import LOG_FOLDER, CommitLog, LogEntry
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,11 +31,11 @@ from proportion import in_proportion
 from segments import ROWS, numbers, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import merging
-from columnar_kafka.lake.merging import runs_to_merge
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Mode
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables import merging
+from columnar_kafka.lake.tables.merging import runs_to_merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,10 +26,11 @@ from pyiceberg.catalog import load_catalog
 from segments import numbered, numbers, segment, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.delta import DeltaLakeTable
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.aside.message_rows import PLAIN_MESSAGES
+from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.formats import open_dead_letters, open_table
-from columnar_kafka.lake.message_rows import PLAIN_MESSAGES
+from columnar_kafka.lake.landing.replay import replay
+from columnar_kafka.lake.landing.stage import Stager, land
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     MayHaveLandedError,
@@ -39,15 +40,14 @@ from columnar_kafka.lake.model import (
     SourcePartition,
 )
 from columnar_kafka.lake.plan import Planner
-from columnar_kafka.lake.replay import replay
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import Stager, land
+from columnar_kafka.lake.tables.delta.table import DeltaLakeTable
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from columnar_kafka.lake.dead_letters import DeadLetters
+    from columnar_kafka.lake.aside.dead_letters import DeadLetters
     from columnar_kafka.lake.model import CommitResult
 
 KINDS = [DirectoryLake, DeltaLake, IcebergLake]
@@ -279,7 +279,7 @@ def test_a_message_that_comes_twice_is_one_letter(lake: DirectoryLake, place: De
 def test_many_letters_take_several_files(
     lake: DirectoryLake, place: DeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("columnar_kafka.lake.message_rows._FILE_BYTES", 1000)
+    monkeypatch.setattr("columnar_kafka.lake.aside.message_rows._FILE_BYTES", 1000)
     put(lake.table(), map(plain, range(5)), dead_letters=place, plain="dead-letter")
     assert offsets(place) == list(range(5))
     assert len(list(place.table.root.glob("t/*.parquet"))) == 3

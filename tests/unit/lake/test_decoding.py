@@ -27,12 +27,12 @@ from segments import segment
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import Decoding, Rules
-from columnar_kafka.lake.decoding import BLOCK, PlainDecoder, block_name
+from columnar_kafka.lake.aside.decoding import BLOCK, PlainDecoder, block_name
+from columnar_kafka.lake.landing.replay import replay
+from columnar_kafka.lake.landing.runs import WaitingRuns
+from columnar_kafka.lake.landing.stage import Stager, land, stage
 from columnar_kafka.lake.model import Count, SourceMessage, SourcePartition
 from columnar_kafka.lake.plan import Layout, Mode, Planner, message_nbytes
-from columnar_kafka.lake.replay import replay
-from columnar_kafka.lake.runs import WaitingRuns
-from columnar_kafka.lake.stage import Stager, land, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -192,7 +192,7 @@ def test_all_that_a_message_takes_in_memory_counts_while_it_waits() -> None:
 def test_when_much_is_waiting_the_largest_run_is_written(
     directory: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("columnar_kafka.lake.runs._MOST_BYTES", 2000)
+    monkeypatch.setattr("columnar_kafka.lake.landing.runs._MOST_BYTES", 2000)
     put(directory.table(), [plain(0), plain(0, partition=1), *map(plain, range(1, 5))])
     files = sorted(directory.root.glob("t/*.parquet"))
     assert [pq.read_metadata(each).num_row_groups for each in files] == [2, 1]
@@ -219,7 +219,7 @@ def test_the_same_messages_make_files_of_one_digest_whatever_their_runs(
         return stage(MIXED, table=table, planner=planner, rules=rules)
 
     one = staged()
-    monkeypatch.setattr("columnar_kafka.lake.runs._MOST_BYTES", 1)
+    monkeypatch.setattr("columnar_kafka.lake.landing.runs._MOST_BYTES", 1)
     other = staged()
     assert [each.digest for each in one.files] == [each.digest for each in other.files]
     found = table.commit([one, other])

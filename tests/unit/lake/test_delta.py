@@ -18,13 +18,13 @@ from lakes import FENCE, GENERATIONS, DeltaLake, by_polars, every_type, put, row
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.delta import DeltaLakeTable
-from columnar_kafka.lake.delta_schema import delta_schema, refuse_features
-from columnar_kafka.lake.delta_statistics import file_statistics, indexed_columns
-from columnar_kafka.lake.fences import CommitRecord, check_witness
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import NotLandedError, TopicGeneration
-from columnar_kafka.lake.object_files import ObjectFiles
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.commit_record import CommitRecord, check_witness
+from columnar_kafka.lake.tables.delta.schema import delta_schema, refuse_features
+from columnar_kafka.lake.tables.delta.statistics import file_statistics, indexed_columns
+from columnar_kafka.lake.tables.delta.table import DeltaLakeTable
+from columnar_kafka.lake.tables.object_files import ObjectFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,9 +27,9 @@ from lakes import (
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.delta import DeltaLakeTable
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import Count, MayHaveLandedError, NotLandedError
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.delta.table import DeltaLakeTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

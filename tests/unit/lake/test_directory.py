@@ -21,9 +21,7 @@ from segments import ROWS, numbers, segments
 from support import is_long
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import commit
-from columnar_kafka.lake.directory import ParquetDirectory
-from columnar_kafka.lake.local_files import LocalFiles
+from columnar_kafka.lake.landing.stage import land, stage
 from columnar_kafka.lake.model import (
     CommitResult,
     Count,
@@ -34,7 +32,9 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
-from columnar_kafka.lake.stage import land, stage
+from columnar_kafka.lake.tables import commit
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
+from columnar_kafka.lake.tables.local_files import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,8 +14,8 @@ from pyarrow.parquet import encryption
 from segments import ROWS, numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.segment.encoder import ParquetEncoder
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from segments import ROWS, numbers, segment
 from support import by_profile
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import commit
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import (
     Count,
     Fence,
@@ -38,7 +38,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Mode
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables import commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,16 +25,16 @@ from questions import ask as ask_engines
 from segments import produced, segment
 
 from columnar_kafka import native
-from columnar_kafka.lake.delta_log import DeltaLog
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.plan import Layout, Mode
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.delta.log import DeltaLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from columnar_kafka.lake.delta_log import Snapshot
     from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.lake.tables.delta.log import Snapshot
 
 LONG = "x" * 100
 RARE = "\U00020bb7"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.delta import DeltaLakeTable
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.aside.message_rows import PLAIN_MESSAGES
 from columnar_kafka.lake.formats import open_table, parse_rules
-from columnar_kafka.lake.iceberg_files import file_io_properties
-from columnar_kafka.lake.message_rows import PLAIN_MESSAGES
+from columnar_kafka.lake.tables.delta.table import DeltaLakeTable
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
+from columnar_kafka.lake.tables.iceberg.files import file_io_properties
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,14 +75,14 @@ def test_the_endpoint_of_icebergs_files_may_come_from_the_environment(
 def test_a_missing_object_store_library_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(sys.modules, "columnar_kafka.lake.object_files", raising=False)
+    monkeypatch.delitem(sys.modules, "columnar_kafka.lake.tables.object_files", raising=False)
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(ConfigError, match=r"obstore.*pip install 'columnar-kafka\[stores\]'"):
         open_table("delta", "s3://bucket/lake")
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "columnar_kafka.lake.delta")
+    monkeypatch.delitem(sys.modules, "columnar_kafka.lake.tables.delta.table")
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(ConfigError, match=r"deltalake.*pip install 'columnar-kafka\[delta\]'"):
         open_table("delta", "/lake")

@@ -19,11 +19,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from segments import numbers, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.dead_letters import DeadLetters
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.aside.dead_letters import DeadLetters
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import NotLandedError, SourceMessage
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path

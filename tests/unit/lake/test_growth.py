@@ -28,9 +28,9 @@ from lakes import (
 from segments import segment
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.landing.stage import land, stage
 from columnar_kafka.lake.model import Count, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode, Planner
-from columnar_kafka.lake.stage import land, stage
 from columnar_kafka.segment.decoder import fingerprint_of
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from segments import ROWS, numbers, segment
 from sqlalchemy.exc import OperationalError
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import iceberg
-from columnar_kafka.lake.iceberg import IcebergTable
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import NotLandedError, SourcePartition
 from columnar_kafka.lake.plan import Layout, Mode
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.iceberg import table as iceberg
+from columnar_kafka.lake.tables.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
     from pathlib import Path

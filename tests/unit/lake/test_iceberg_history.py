@@ -15,9 +15,10 @@ from pyiceberg.exceptions import CommitFailedException
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import iceberg, iceberg_history
-from columnar_kafka.lake.iceberg_history import retained
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.landing.stage import land
+from columnar_kafka.lake.tables.iceberg import history as iceberg_history
+from columnar_kafka.lake.tables.iceberg import table as iceberg
+from columnar_kafka.lake.tables.iceberg.history import retained
 
 if TYPE_CHECKING:
     from pathlib import Path

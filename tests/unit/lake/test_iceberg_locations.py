@@ -12,7 +12,7 @@ from pyiceberg.table.locations import LocationProvider
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.landing.stage import land
 
 if TYPE_CHECKING:
     from pathlib import Path

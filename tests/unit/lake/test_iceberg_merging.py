@@ -29,8 +29,8 @@ from pyiceberg.types import LongType
 from segments import numbers, segment, segments
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import CompactResult, NotLandedError
-from columnar_kafka.lake.stage import land
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,10 +17,10 @@ from lakes import FENCE, put
 from segments import ROWS, numbers, segments
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.audit import TopicAudit
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.audit.audit import TopicAudit
 from columnar_kafka.lake.model import Count, NotLandedError
-from columnar_kafka.lake.object_files import ObjectFiles
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
+from columnar_kafka.lake.tables.object_files import ObjectFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

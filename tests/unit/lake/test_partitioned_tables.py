@@ -25,18 +25,18 @@ from questions import ask
 from segments import segment
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import batch as batch_module
-from columnar_kafka.lake import stage as staging
-from columnar_kafka.lake.commit import commit_fences
-from columnar_kafka.lake.dead_letters import DeadLetters
+from columnar_kafka.lake.aside.dead_letters import DeadLetters
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.landing import batch as batch_module
+from columnar_kafka.lake.landing import stage as staging
+from columnar_kafka.lake.landing.replay import replay
+from columnar_kafka.lake.landing.stage import Stager, land
 from columnar_kafka.lake.model import CompactResult, Count, SourceMessage, UnlandableError
 from columnar_kafka.lake.partition import PartitionTerm, parse_terms
 from columnar_kafka.lake.plan import Layout, Mode, Planner
-from columnar_kafka.lake.replay import replay
-from columnar_kafka.lake.reset import moved_fences
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import Stager, land
-from columnar_kafka.lake.stitch import Stitcher, StitchError
+from columnar_kafka.lake.stitching.stitch import Stitcher, StitchError
+from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,15 +33,17 @@ from segments import produced, segment
 
 from columnar_kafka import native
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import bounds, delta_actions, iceberg_commit
-from columnar_kafka.lake.bounds import RepairResult, repair
-from columnar_kafka.lake.delta_merging import logged_files
-from columnar_kafka.lake.fences import CREATED
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import CompactResult, NotLandedError
 from columnar_kafka.lake.plan import Layout, Mode
-from columnar_kafka.lake.row_groups import StitchError
-from columnar_kafka.lake.stage import land
-from columnar_kafka.lake.stitch import Stitcher
+from columnar_kafka.lake.stitching.row_groups import StitchError
+from columnar_kafka.lake.stitching.stitch import Stitcher
+from columnar_kafka.lake.tables import bounds
+from columnar_kafka.lake.tables.bounds import RepairResult, repair
+from columnar_kafka.lake.tables.commit_record import CREATED
+from columnar_kafka.lake.tables.delta import actions as delta_actions
+from columnar_kafka.lake.tables.delta.merging import logged_files
+from columnar_kafka.lake.tables.iceberg import commit as iceberg_commit
 from columnar_kafka.segment import encoder
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from lakes import FENCE, DeltaLake, DirectoryLake, IcebergLake, put, rows, stage
 from segments import numbers
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.commit import commit_fences
 from columnar_kafka.lake.model import UNKNOWN_SEGMENT, Fence, NotLandedError
-from columnar_kafka.lake.reset import moved_fences
+from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 T = ("t", 0)
 

@@ -16,15 +16,15 @@ from segments import ROWS, headers_of, numbered, numbers, segment, segments
 
 from columnar_kafka import native
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake import batch as batch_module
-from columnar_kafka.lake import stage as stage_module
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.landing import batch as batch_module
+from columnar_kafka.lake.landing import stage as stage_module
+from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import Count, SourceMessage, StagedFile, StageResult, TopicGeneration
 from columnar_kafka.lake.plan import Layout, Mode, Planner
-from columnar_kafka.lake.row_groups import StitchError
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import stage
-from columnar_kafka.lake.stitch import Stitched, Stitcher
+from columnar_kafka.lake.stitching.row_groups import StitchError
+from columnar_kafka.lake.stitching.stitch import Stitched, Stitcher
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

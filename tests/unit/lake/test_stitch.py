@@ -21,11 +21,11 @@ from support import examples
 from columnar_kafka import native
 from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import parquet_footer
-from columnar_kafka.lake import stitch as stitch_module
-from columnar_kafka.lake.parquet_footer import Footer, _encode_key_value, read_footer
-from columnar_kafka.lake.row_groups import RowGroupCopier, StitchError
-from columnar_kafka.lake.stitch import MAX_ROW_GROUPS, Stitched, Stitcher, stitch
+from columnar_kafka.lake.stitching import parquet_footer
+from columnar_kafka.lake.stitching import stitch as stitch_module
+from columnar_kafka.lake.stitching.parquet_footer import Footer, _encode_key_value, read_footer
+from columnar_kafka.lake.stitching.row_groups import RowGroupCopier, StitchError
+from columnar_kafka.lake.stitching.stitch import MAX_ROW_GROUPS, Stitched, Stitcher, stitch
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.thrift import BINARY, I64, LIST, STRUCT, Cursor
 

@@ -22,7 +22,7 @@ from support import examples
 
 from columnar_kafka import SchemaError, plain
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.lake.aside.decoding import Decoding
 from columnar_kafka.plain import Avro, Ipc, Json, avro
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import RecordSchema

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from columnar_kafka.errors import ConfigError, SchemaError
-from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.lake.aside.decoding import Decoding
 from columnar_kafka.schema import RecordSchema
 
 

@@ -19,7 +19,7 @@ from support import examples
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.lake.stitch import stitch
+from columnar_kafka.lake.stitching.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.parquet import metadata, page_header
 from columnar_kafka.segment.parquet.page_walk import walk

@@ -18,9 +18,9 @@ from hostile import Sent, sent
 
 from columnar_kafka import SegmentError
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.directory import ParquetDirectory
+from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import SourceMessage, TopicGeneration
-from columnar_kafka.lake.stage import land
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 

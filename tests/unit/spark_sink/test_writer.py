@@ -13,12 +13,12 @@ from lakes import GENERATIONS, DirectoryLake, put, rows, staged
 from segments import numbered, numbers
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.lake.aside.decoding import Decoding
+from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.formats import open_dead_letters
+from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourceMessage
 from columnar_kafka.lake.plan import Layout, Planner
-from columnar_kafka.lake.rules import Rules
-from columnar_kafka.lake.stage import stage
 from spark_sink import gaps
 from spark_sink.sink import LakeStreamWriter, Settings, TaskResult
 

@@ -1,0 +1,143 @@
+"""Plain messages that land as rows of the table itself, beside those of segments.
+
+A row's identity comes from its message's partition and offset alone, whatever other messages it
+lands with: ``_kafka.segment`` names the fence and a block of offsets, ``_kafka.row`` is the place
+in that block. So a message that is read again makes the same row, and an audit finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+
+import pyarrow as pa
+
+from columnar_kafka.errors import ConfigError, SchemaError
+from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
+from columnar_kafka.segment.headers import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.plain.rows import PlainRows
+
+__all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder", "PlainFormat"]
+
+PlainFormat = Literal["avro", "json"]
+
+BLOCK: Final = 1 << 16
+"""The offsets that share a name in ``_kafka.segment``; an audit decodes so many together."""
+PLAIN_ID: Final = "plain-"
+"""What the names of blocks begin with. Those of producers' segments do not."""
+_NO_TIME: Final = -1  # as Kafka says it
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How plain messages become rows of the table: their format and their schema. Picklable.
+
+    `schema` is what `Producer.set_schema` takes: an Avro schema, or, for ``json`` only, a
+    `pyarrow.Schema`. `schema_id` is for Avro values that begin with Confluent's five bytes: the
+    registry's id of the schema, which all of them must have.
+
+    Raises:
+        ConfigError: the format does not exist, or a field of the schema cannot be used.
+    """
+
+    format: PlainFormat
+    schema: Any
+    schema_id: int | None = None
+
+    def __post_init__(self) -> None:
+        formats = get_args(PlainFormat)
+        if self.format not in formats:
+            raise ConfigError(
+                f"the format of plain messages is {self.format!r}: it must be "
+                f"{' or '.join(formats)}"
+            )
+        if self.format != "avro" and self.schema_id is not None:
+            raise ConfigError("a schema id is for plain messages in Avro: leave it out")
+        if self.format == "avro" and isinstance(self.schema, pa.Schema):
+            raise ConfigError("plain messages in Avro need the Avro schema that wrote them")
+        if not 0 <= (self.schema_id or 0) < 1 << 32:
+            raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
+        try:
+            PlainDecoder(self)
+        except (SchemaError, TypeError) as error:
+            raise ConfigError(f"the schema of plain messages: {error}") from error
+
+
+class DecodedMessages(NamedTuple):
+    """The rows of messages, without those that were `refused`: why, by their index."""
+
+    rows: pa.Table
+    refused: dict[int, str]
+
+
+class PlainDecoder:
+    """Makes rows of plain messages. For one thread; `schema` is theirs, with `_kafka`."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        """Decode by the format and the schema of `decoding`. Raises SchemaError, TypeError."""
+        # Few decode: a worker of Spark's has ten seconds to start.
+        rows = import_module("columnar_kafka.plain.rows")
+        self._rows: PlainRows = rows.PlainRows(decoding.format, decoding.schema, decoding.schema_id)
+        self.schema = self._rows.schema
+        self.fingerprint = self._rows.fingerprint
+        # Of the message before. Times are not planned by.
+        self._header = SegmentHeader(
+            rows=1, segment="", schema=self.fingerprint, timestamp_min=0, timestamp_max=0
+        )
+
+    def header(self, fence: str, offset: int) -> SegmentHeader:
+        """Return what a plan needs to know of a message: as of a segment of one row."""
+        name = block_name(fence, offset // BLOCK)
+        if self._header.segment != name:
+            self._header = self._header._replace(segment=name)
+        return self._header
+
+    def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
+        """Decode messages of one partition, whose `fence` is part of the rows' identity."""
+        refused = {
+            index: "it is a tombstone, which has no value"
+            for index, each in enumerate(messages)
+            if each.value is None
+        }
+        present = [index for index in range(len(messages)) if index not in refused]
+        table, errors = self._rows.decode([bytes(messages[index].value) for index in present])
+        refused |= {present[index]: reason for index, reason in errors.items()}
+        kept = [each for index, each in enumerate(messages) if index not in refused]
+        return DecodedMessages(self._with_kafka(table, fence, kept), dict(sorted(refused.items())))
+
+    def _with_kafka(
+        self, table: pa.Table, fence: str, messages: Sequence[SourceMessage]
+    ) -> pa.Table:
+        return self._rows.with_kafka(
+            table,
+            segments=_block_names(fence, [each.offset for each in messages]),
+            rows=[each.offset % BLOCK for each in messages],
+            keys=[as_bytes(each.key) for each in messages],
+            timestamps=[
+                _NO_TIME if each.timestamp is None else each.timestamp for each in messages
+            ],
+            # Kafka does not tell no headers from an empty list of them.
+            headers=[headers_in_bytes(each) or None for each in messages],
+        )
+
+
+@lru_cache(maxsize=1024)
+def block_name(fence: str, block: int) -> str:
+    """Return what ``_kafka.segment`` is in the rows of a block; at most 40 characters."""
+    digest = hashlib.sha256(fence.encode()).hexdigest()
+    return f"{PLAIN_ID}{digest[:18]}-{block}"
+
+
+def _block_names(fence: str, offsets: Sequence[int]) -> pa.Array:
+    blocks = groupby(offset // BLOCK for offset in offsets)
+    names = [pa.repeat(block_name(fence, block), len(list(same))) for block, same in blocks]
+    return pa.concat_arrays(names) if names else pa.array([], pa.string())

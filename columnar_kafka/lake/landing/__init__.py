@@ -1,0 +1,1 @@
+"""A topic's messages become files of a table."""

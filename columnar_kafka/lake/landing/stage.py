@@ -1,0 +1,338 @@
+"""Messages to staged files: every segment is verified, then written as it is or stitched.
+
+One segment is in memory at a time, and a file is written as its segments arrive. Plain messages to
+be decoded wait (see `runs`), and then go the way of a segment's rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from columnar_kafka.errors import SegmentError
+from columnar_kafka.lake.aside.decoding import PlainDecoder
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.aside.set_aside import SetAside, land_staged
+from columnar_kafka.lake.landing.batch import Batch
+from columnar_kafka.lake.landing.rewrite import Rewriter
+from columnar_kafka.lake.landing.runs import WaitingRuns
+from columnar_kafka.lake.model import StageResult, UnlandableError
+from columnar_kafka.lake.plan import Mode, Planner
+from columnar_kafka.lake.tables.files import new_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from columnar_kafka.lake.landing.rewrite import SegmentPart
+    from columnar_kafka.lake.landing.runs import WaitingMessage
+    from columnar_kafka.lake.model import (
+        CommitResult,
+        FileWriter,
+        Fitting,
+        LakeTable,
+        PartitionValues,
+        ReadRange,
+        SourceMessage,
+        SourcePartition,
+        StagedFile,
+        TopicGeneration,
+    )
+    from columnar_kafka.lake.plan import Layout, Placement
+    from columnar_kafka.segment.segment import Segment
+
+__all__ = ["MAX_OPEN", "Stager", "land", "stage"]
+
+MAX_OPEN: Final = 64
+"""The most files that are written at the same time; each takes a handle and up to 2.2 MB of footer.
+With more partitions than that in one process, the file that waited longest is finished early."""
+
+
+def stage(
+    messages: Iterable[SourceMessage],
+    *,
+    table: LakeTable,
+    planner: Planner,
+    ranges: Iterable[ReadRange] = (),
+    rules: Rules | None = None,
+) -> StageResult:
+    """Write the messages that land to files of `table`, durable and not yet visible.
+
+    Called once for each attempt (a task of Spark), with a new planner. Takes one message at a time
+    and keeps no segment. Blocks while it writes. `messages` are all that there are in `ranges`, as
+    far as those are known.
+
+    Raises:
+        LakeError: a message cannot land, and the rules do not set it aside; the error names topic,
+            partition and offset. Or something cannot be written.
+        OSError: a file cannot be written.
+        Exception: whatever `messages` raises. After any exception no file of the attempt is left.
+    """
+    attempt = Stager(table=table, planner=planner, rules=rules)
+    try:
+        for message in messages:
+            attempt.add(message)
+        return attempt.finish(ranges)
+    except BaseException:
+        attempt.discard()
+        raise
+
+
+def land(
+    messages: Iterable[SourceMessage],
+    *,
+    table: LakeTable,
+    generations: Mapping[str, TopicGeneration],
+    layout: Layout | None = None,
+    rules: Rules | None = None,
+) -> CommitResult:
+    """Plan, stage and commit in one process. When it returns, all messages have landed.
+
+    Raises:
+        NotLandedError: nothing has landed, and no staged file is left.
+        MayHaveLandedError: the messages may have landed; it is safe to land them again.
+        LakeError, OSError: as `stage`; nothing has landed.
+    """
+    planner = Planner(fences=table.fences(), generations=generations, layout=layout)
+    staged = stage(messages, table=table, planner=planner, rules=rules)
+    return land_staged(table, [staged], rules or Rules())
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
+def _verified(message: SourceMessage, rules: Rules) -> tuple[Segment, bool]:
+    """Return the message as a verified segment, and whether it may share a file."""
+    try:
+        segment = message.segment()
+        return segment, segment.verify(rules.verify)
+    except SegmentError as error:
+        raise UnlandableError(error.reason) from error
+
+
+class Stager:
+    """Stages the messages of one attempt as they come. For one thread; `stage` does it in one call.
+
+    After an exception, or if the attempt is given up, call `discard`.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: LakeTable,
+        planner: Planner,
+        rules: Rules | None = None,
+        today: Callable[[], datetime.date] | None = None,
+    ) -> None:
+        """Stage for a table; `today` tells the date of `_ingest_date`, by default in UTC.
+
+        Raises:
+            ConfigError: as `Rules.check_apart`.
+            LakeError, OSError: the dead letters cannot be read.
+        """
+        self._table = table
+        self._rules = rules or Rules()
+        self._rules.check_apart(table)
+        self._planner = planner
+        self._today = today or _today
+        self._writers: list[FileWriter] = []  # all: a failing attempt removes its files
+        self._open: dict[SourcePartition, Batch] = {}  # the longest waiting first
+        self._staged: list[StagedFile] = []
+        self._set_aside = SetAside(self._rules, planner.fences)
+        self._fittings: dict[str, Fitting] = {}  # by the segments' schema
+        self._rewriter = Rewriter(self._rules.straddle)
+        decoding = self._rules.decoding
+        self._decoder = None if decoding is None else PlainDecoder(decoding)
+        self._waiting = WaitingRuns()
+        self._decoded: dict[str, int] = {}  # see `StageResult`
+
+    def add(self, message: SourceMessage) -> None:
+        """Verify a message and write it to a file, or set it aside. Keeps no segment.
+
+        A plain message that is to be decoded waits for those after it: its error may come from a
+        later call, or from `finish`.
+
+        Raises:
+            LakeError, OSError: as `stage`.
+        """
+        if self._decoder is not None:
+            if message.is_plain:
+                self._add_plain(message, self._decoder)
+                return
+            self._land_run(self._planner.source(message), self._decoder)
+        try:
+            placed = self._placed(message)
+        except UnlandableError as error:
+            self._refuse(message, error)
+            return
+        if placed is not None:
+            self._write(*placed)
+
+    def _refuse(self, message: SourceMessage, error: UnlandableError) -> None:
+        """Set a message aside, or raise why it cannot land."""
+        if not self._set_aside.take(self._planner.source(message), message, error):
+            raise error
+
+    def _refuse_plain(self, message: SourceMessage, reason: str) -> None:
+        self._refuse(message, UnlandableError(f"plain message at {message}: {reason}"))
+
+    def _add_plain(self, message: SourceMessage, decoder: PlainDecoder) -> None:
+        """Let a plain message wait, and land the run before it if that has ended."""
+        source = self._planner.source(message)
+        placement = self._planner.place(message, decoder.header(source.fence, message.offset))
+        if placement is None:
+            return
+        if not placement.joins_run:
+            self._land_run(source, decoder)
+        if placement.starts_file:
+            self._end_file(source)
+        if self._set_aside.has(source, message.offset):
+            return
+        self._waiting.add(placement, message)
+        if (largest := self._waiting.too_large()) is not None:
+            self._land_run(largest, decoder)
+
+    def _land_run(self, source: SourcePartition, decoder: PlainDecoder) -> None:
+        """Write the run of a partition, if it has one, and set aside what cannot land."""
+        if not (run := self._waiting.take(source)):
+            return
+        rows, refused = decoder.decode(source.fence, [each.message for each in run])
+        for index, reason in refused.items():
+            self._refuse_plain(run[index].message, reason)
+        good = [each for index, each in enumerate(run) if index not in refused]
+        if not good:
+            return
+        try:
+            fitting = self._fitting(decoder.fingerprint, decoder.schema)
+        except UnlandableError as error:
+            for each in good:
+                self._refuse_plain(each.message, error.reason)
+        else:
+            self._write_run(good, rows, fitting)
+
+    def _write_run(self, run: Sequence[WaitingMessage], rows: pa.Table, fitting: Fitting) -> None:
+        """Write decoded rows together, or else each half of them: one bad row spoils no other."""
+        placements = [each.placement for each in run]
+        source, schema = placements[0].source, placements[0].header.schema
+        try:
+            parts = self._rewriter.encoded(rows, schema, fitting, source, self._today())
+        except UnlandableError as error:
+            if len(run) == 1:
+                self._refuse_plain(run[0].message, error.reason)
+                return
+            half = len(run) // 2
+            self._write_run(run[:half], rows.slice(0, half), fitting)
+            self._write_run(run[half:], rows.slice(half), fitting)
+        else:
+            self._write(placements, rows.schema, fitting, parts, may_share=True)
+
+    def _placed(self, message: SourceMessage) -> _Placed | None:
+        """Verify a message; return where it lands and as what, if it does."""
+        if (placement := self._planner.place(message)) is None:
+            return None
+        if placement.starts_file:  # also if another message will be its first
+            self._end_file(placement.source)
+        if self._set_aside.has(placement.source, message.offset):
+            return None
+        segment, may_share = _verified(message, self._rules)
+        fitting = self._fitting(segment.header.schema, segment.schema)
+        parts = self._rewriter.parts(segment, fitting, placement.source, self._today())
+        return _Placed([placement], segment.schema, fitting, parts, may_share)
+
+    def _end_file(self, source: SourcePartition) -> None:
+        """Finish what is open of a partition, if anything is."""
+        if ended := self._open.pop(source, None):
+            self._finish(ended)
+
+    def _finish(self, batch: Batch) -> None:
+        files = batch.finish()
+        self._staged += files
+        if batch.decoded:
+            self._decoded[files[0].path] = batch.decoded
+
+    def _write(
+        self,
+        placements: Sequence[Placement],
+        schema: pa.Schema,
+        fitting: Fitting,
+        parts: Sequence[SegmentPart],
+        may_share: bool,
+    ) -> None:
+        source = placements[0].source
+        batch = self._open.pop(source, None)
+        if batch and not (may_share and batch.append(placements, parts)):
+            self._finish(batch)
+            batch = None
+        if batch is None:
+            stitch = fitting.restates or self._planner.layout.mode is Mode.STITCHED
+            batch = Batch(self._opener(schema), fitting.unstated, stitch=stitch)
+            batch.append(placements, parts)
+        if batch.is_open and may_share:
+            self._open[source] = batch
+        else:
+            self._finish(batch)
+
+    def finish(self, ranges: Iterable[ReadRange] = ()) -> StageResult:
+        """Make all files durable; `ranges` are what was read, as far as that is known.
+
+        Blocks while it writes. Raises as `add`.
+        """
+        if self._decoder is not None:
+            for source in self._waiting.sources():
+                self._land_run(source, self._decoder)
+        for batch in self._open.values():
+            self._finish(batch)
+        return replace(
+            self._set_aside.finish(),
+            files=tuple(self._staged),
+            ranges=tuple(ranges),
+            landed_before=self._planner.landed_before,
+            repeated=self._planner.repeated,
+            rewritten=self._rewriter.segments,
+            decoded=self._decoded,
+        )
+
+    def discard(self) -> None:
+        """Remove all files. Raises nothing."""
+        for writer in self._writers:
+            writer.discard()
+        self._set_aside.discard()
+
+    def _fitting(self, name: str, schema: pa.Schema) -> Fitting:
+        if name not in self._fittings:
+            self._fittings[name] = self._table.fit(schema)
+        return self._fittings[name]
+
+    def _make_room(self, batch: Batch) -> None:
+        """Finish what waited longest, so that a batch may open a file: others first."""
+        while sum(each.number_open for each in (batch, *self._open.values())) >= MAX_OPEN:
+            if self._open:
+                self._end_file(next(iter(self._open)))
+            else:
+                batch.finish_oldest()
+
+    def _opener(
+        self, schema: pa.Schema
+    ) -> Callable[[Batch, Placement, PartitionValues], FileWriter]:
+        """Return what opens files for a batch with segments of a schema."""
+
+        def create(batch: Batch, placement: Placement, partition: PartitionValues) -> FileWriter:
+            self._make_room(batch)
+            writer = new_file(self._table, placement.source, placement.offset, schema, partition)
+            self._writers.append(writer)
+            return writer
+
+        return create
+
+
+class _Placed(NamedTuple):
+    """A verified segment: where it lands, and its parts."""
+
+    placements: Sequence[Placement]
+    schema: pa.Schema
+    fitting: Fitting
+    parts: Sequence[SegmentPart]
+    may_share: bool

@@ -1,0 +1,1 @@
+"""Segments become row groups of a file, without decoding them."""

@@ -1,0 +1,1 @@
+"""What every kind of table does in the same way: it commits, merges files, and mends bounds."""

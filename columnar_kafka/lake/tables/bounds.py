@@ -1,0 +1,297 @@
+"""Files with bounds that hide rows: which ones, and the commit that puts them right.
+
+Tables that earlier releases have written may have some, and so may files that another program has
+written. A file is looked at by its footer, and by its floating-point columns, if it states bounds
+of some: Arrow leaves NaN out of these, which most engines take for the greatest number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.model import StagedFile
+from columnar_kafka.lake.stitching.row_groups import StitchError
+from columnar_kafka.lake.stitching.stitch import Stitcher
+from columnar_kafka.lake.tables.commit import CommitTarget
+from columnar_kafka.lake.tables.merging import as_staged, fence_names, merge_runs, merged_metadata
+from columnar_kafka.segment.encoder import columns_with_nan
+from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA, has_encrypted_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from columnar_kafka.lake.model import Fence, FileWriter, LakeTable, PartitionValues
+    from columnar_kafka.lake.tables.commit import Head
+    from columnar_kafka.lake.tables.merging import Run
+
+__all__ = [
+    "Check",
+    "Footer",
+    "RepairResult",
+    "RepairTarget",
+    "WrongFile",
+    "as_wrong",
+    "read_footer",
+    "repair",
+    "stage_copy",
+    "with_nan",
+    "wrong_files",
+]
+
+State = TypeVar("State")
+
+_TAIL: Final = 8
+_FLOATS: Final = ("FLOAT", "DOUBLE")
+_ROWS: Final = 1 << 16
+_BUFFER: Final = 1 << 20  # of a column, which is not read whole
+
+
+class Footer(NamedTuple):
+    """The footer of a landed file.
+
+    `nan` are the leaf columns, by number, of which it states bounds although there is a NaN. Where
+    it `is_encrypted`, pyarrow crashes at statistics.
+    """
+
+    metadata: pq.FileMetaData
+    nan: frozenset[int]
+    is_encrypted: bool
+
+
+class WrongFile(NamedTuple):
+    """A file of the table that hides rows, and in which columns; `nan` is as in `Footer`."""
+
+    file: StagedFile
+    columns: tuple[str, ...]
+    nan: frozenset[int]
+    can_be_mended: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairResult:
+    """How many files a table has; how many of them hid rows, and no longer do, or still may.
+
+    `reasons` say of each that is left which it is, and why.
+    """
+
+    files: int
+    repaired: int
+    left: int
+    reasons: tuple[str, ...] = field(default=(), compare=False)
+
+
+Check = Callable[[], WrongFile | None]
+"""Reads the footer of a file, and returns the file if it hides rows. Raises LakeError."""
+
+
+class RepairTarget(CommitTarget[State], Protocol[State]):
+    """What a table format brings to `repair`; see `CommitTarget`."""
+
+    def paths(self, head: Head[State]) -> Collection[str]:
+        """Return the paths of all files of the table, as `WrongFile` has them."""
+        ...
+
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """Yield the path of each file that can be looked at, and what looks at it.
+
+        Raises:
+            LakeError: not all rows of a file are the table's.
+        """
+        ...
+
+    def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
+        """Return what takes the place of a file: the file itself, or a new one that was staged.
+
+        Raises:
+            LakeError, OSError: a file cannot be read or written.
+        """
+        ...
+
+
+def repair(table: LakeTable) -> RepairResult:
+    """Put the bounds of a table's files right, in one commit; no row, schema and fence changes.
+
+    Blocks while it reads them. Others may land and read meanwhile. A file that cannot be read or
+    copied is left.
+
+    Raises:
+        LakeError, OSError: there is no table, it is a directory, which states no bounds, or a file
+            cannot be written.
+        NotLandedError, MayHaveLandedError: as `commit`.
+    """
+    target = cast("RepairTarget[Any]", table)
+    if not hasattr(target, "checks"):
+        raise LakeError(f"{target}: a directory states nothing of its files that can be repaired")
+    head = target.head()
+    if not head.exists:
+        raise LakeError(f"{target}: there is no table")
+    left: dict[str, str] = {}
+    wrong: dict[str, WrongFile] = {}
+    for path, check in target.checks(head):
+        try:
+            each = check()
+        except LakeError as error:
+            left[path] = f"{error}"
+            continue
+        if each is not None and each.can_be_mended:
+            wrong[path] = each
+        elif each is not None:
+            left[path] = f"{path}: filters on {', '.join(each.columns)} may miss rows"
+
+    def mended(run: Run) -> StagedFile | None:
+        path = run[0][0]
+        try:
+            return target.mended(head, wrong[path])
+        except LakeError as error:
+            left[path] = f"{error}"
+            return None
+
+    runs = ([(path, each.file)] for path, each in wrong.items())
+    merge_runs(target, runs, mended, target.paths)
+    repaired = len(wrong.keys() - left)
+    reasons = tuple(left.values())
+    files = len(target.paths(head))
+    return RepairResult(files=files, repaired=repaired, left=len(left), reasons=reasons)
+
+
+def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[WrongFile]:
+    """Yield the files that hide rows, but those that cannot be read; of a directory none.
+
+    Raises:
+        LakeError: not all rows of a file are the table's.
+    """
+    if hasattr(target, "checks"):
+        for _, check in target.checks(head):
+            with suppress(LakeError):
+                if (found := check()) is not None:
+                    yield found
+
+
+def read_footer(source: Any) -> Footer:
+    """Read the footer of a landed file; `source` is what `LandedFile.footer` returns.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read.
+    """
+    tail = _tail(source)
+    metadata = pq.read_metadata(pa.BufferReader(tail))
+    return Footer(metadata, frozenset(), has_encrypted_columns(tail[:-_TAIL]))
+
+
+def with_nan(footer: Footer, opened: Callable[[], Any]) -> Footer:
+    """Return a file's footer with the columns that hide a NaN; blocks to read those that may.
+
+    `opened` returns what pyarrow can read any part of the file from.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read.
+    """
+    if footer.is_encrypted:
+        return footer
+    return footer._replace(nan=frozenset(_hidden(footer.metadata, opened)))
+
+
+def _hidden(metadata: pq.FileMetaData, opened: Callable[[], Any]) -> Iterator[int]:
+    """Yield the numbers of the columns that have a NaN in a row group that states bounds of them.
+
+    A file is opened only if there may be some, and not held: another program may have written it.
+    """
+    leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    floats = [number for number, each in enumerate(leaves) if each.physical_type in _FLOATS]
+    file: pq.ParquetFile | None = None
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = {leaf: group.column(leaf).statistics for leaf in floats}
+        bounded = {
+            leaves[leaf].path: leaf
+            for leaf, each in statistics.items()
+            if each is not None and each.has_min_max
+        }
+        if bounded:
+            file = file or pq.ParquetFile(opened(), buffer_size=_BUFFER, pre_buffer=False)
+            for batch in file.iter_batches(_ROWS, row_groups=[number], columns=list(bounded)):
+                yield from (bounded[path] for path in columns_with_nan(batch) if path in bounded)
+
+
+def _tail(source: Any) -> bytes:
+    """Return the footer of a file, its length and the magic."""
+    with closing(source.open("rb") if isinstance(source, Path) else source) as file:
+        file.seek(-_TAIL, 2)
+        length = int.from_bytes(file.read(_TAIL)[:4], "little") + _TAIL
+        file.seek(-length, 2)
+        return bytes(file.read(length))
+
+
+def as_wrong(
+    path: str,
+    nbytes: int,
+    footer: Footer,
+    columns: Iterable[str],
+    fences: Mapping[str, Fence],
+    partition: PartitionValues,
+) -> WrongFile | None:
+    """Return a file that hides rows, whoever has written it: in these `columns`, or behind a NaN.
+
+    None if there are no such columns.
+
+    Raises:
+        KeyError, ValueError, LakeError: as `file_messages`.
+    """
+    metadata = footer.metadata
+    names = {*columns, *(metadata.schema.column(number).path for number in footer.nan)}
+    if not names:
+        return None
+    file = as_staged(path, nbytes, metadata, fence_names(fences), partition)
+    if file is None:
+        file = StagedFile(
+            fence="",
+            topic="",
+            partition=0,
+            first=0,
+            last=0,
+            messages=0,
+            rows=metadata.num_rows,
+            nbytes=nbytes,
+            segment="",
+            schema="",
+            digest="",
+            path=path,
+            table_partition=partition or None,
+        )
+    file = replace(file, is_encrypted=footer.is_encrypted)
+    return WrongFile(file, tuple(sorted(names)), footer.nan)
+
+
+def stage_copy(wrong: WrongFile, data: bytes, writer: FileWriter) -> StagedFile:
+    """Write a file's pages anew, undecoded, without the statistics that leave out a NaN.
+
+    Makes the new file durable. A verbatim file becomes a stitched one.
+
+    Raises:
+        LakeError, OSError: it cannot be copied. Then, as after any exception, none is left.
+    """
+    try:
+        if wrong.file.fence:
+            metadata = merged_metadata([wrong.file])
+        else:
+            pairs = pq.read_metadata(pa.BufferReader(data)).metadata or {}
+            metadata = {
+                key.decode(): value.decode() for key, value in pairs.items() if key != ARROW_SCHEMA
+            }
+        stitcher = Stitcher(cast("BinaryIO", writer), unstated=wrong.nan)
+        stitcher.append(data)
+        stitcher.finish(metadata)
+        return replace(wrong.file, path=writer.path, nbytes=writer.finish())
+    except BaseException as error:
+        writer.discard()
+        if isinstance(error, UnicodeDecodeError | pa.ArrowException | StitchError):
+            raise LakeError(f"{wrong.file.path}: {error}") from error
+        raise

@@ -1,0 +1,497 @@
+"""An Iceberg table in any catalog of pyiceberg's as a `LakeTable`; needs the extra ``iceberg``.
+
+    <table's location>/data/<topic>/p<partition>-<first>-<unique>.parquet
+
+A file is written in its final place, and becomes visible by the commit that adds it. That commit
+holds the fences in its snapshot's summary (see `commit_record`), so a table that is rolled back
+brings its fences back. They are found among the ancestors of the current snapshot, over others'
+commits. A table property repeats them: it is the second witness of a rollback, and the only one
+where the snapshots were expired.
+
+Stitched files have the table's own field ids. A verbatim file has none, and is read by names.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+
+from columnar_kafka.config import Hidden
+from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.arrow_types import zoned_columns
+from columnar_kafka.lake.model import (
+    CompactResult,
+    Fitting,
+    LandedFile,
+    NotLandedError,
+    UnlandableError,
+    unlandable,
+)
+from columnar_kafka.lake.partition import check_same, parse_terms
+from columnar_kafka.lake.tables.bounds import stage_copy
+from columnar_kafka.lake.tables.commit import BaseTable, Head
+from columnar_kafka.lake.tables.commit_record import (
+    CREATED,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
+from columnar_kafka.lake.tables.files import (
+    check_staged,
+    plain_uri,
+    unique_name,
+    unreferenced,
+    visible_folder,
+)
+from columnar_kafka.lake.tables.iceberg.commit import (
+    ConflictError,
+    OneTry,
+    add_data_files,
+    replace_data_files,
+    without_history,
+    wrong_columns,
+)
+from columnar_kafka.lake.tables.iceberg.files import (
+    TableFiles,
+    create_namespace,
+    file_io_properties,
+    new_data_path,
+)
+from columnar_kafka.lake.tables.iceberg.history import BOUNDED, expire, has_attempt, newest_record
+from columnar_kafka.lake.tables.iceberg.merging import (
+    checks,
+    current_files,
+    file_content,
+    files_to_merge,
+    landed_file,
+)
+from columnar_kafka.lake.tables.iceberg.partition import (
+    add_terms,
+    check_file,
+    check_partition,
+    check_terms,
+    shown_terms,
+    spec_columns,
+    spec_terms,
+    with_filled,
+    without_filled,
+)
+from columnar_kafka.lake.tables.iceberg.schema import (
+    check_fits,
+    field_ids,
+    millisecond_columns,
+    new_columns,
+    refuse_features,
+)
+from columnar_kafka.lake.tables.local_files import LocalFiles, local_path
+from columnar_kafka.lake.tables.merging import merge_runs, runs_to_merge, stage_merged
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table, Transaction
+
+    from columnar_kafka.lake.model import (
+        Fence,
+        FileWriter,
+        PartitionValues,
+        SourcePartition,
+        StagedFile,
+    )
+    from columnar_kafka.lake.plan import Admission
+    from columnar_kafka.lake.tables.bounds import Check, WrongFile
+    from columnar_kafka.lake.tables.merging import Run
+
+    State = tuple[Table | None, CommitRecord]
+
+__all__ = ["IcebergTable"]
+
+# It says for every row group which columns have no statistics, and some of `_kafka` have none.
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(
+    lambda record: not str(record.msg).startswith("PyArrow statistics missing")
+)
+
+_NO_SNAPSHOT: Final = -1
+_NEW: Final = {
+    **CREATED,
+    **BOUNDED,
+    # Spark's vectorised reader of Iceberg fails on milliseconds, and on texts encoded as deltas.
+    "read.parquet.vectorization.enabled": "false",
+}
+_TRIES: Final = 10  # to change a schema that others change at the same time
+
+
+class IcebergTable(BaseTable["State"]):
+    """A `LakeTable` of Iceberg's format; see the text of this module."""
+
+    late_requests = True  # a catalog answers over a network
+
+    def __init__(
+        self,
+        identifier: str,
+        *,
+        catalog: Mapping[str, str],
+        storage: Mapping[str, str] | None = None,
+        allow_gaps: bool = False,
+        reland: bool = False,
+        growth: bool | None = None,
+        partition_by: Iterable[str] = (),
+        keep_snapshots: int | None = None,
+        files: LocalFiles | None = None,
+    ) -> None:
+        """Name the table. The first file that is staged creates it, if it does not exist.
+
+        Args:
+            identifier: the table's name with its namespace, as ``lake.flights``.
+            catalog: pyiceberg's properties of the catalog (``type``, ``uri``, ``warehouse``, …).
+                With ``name`` alone they come from pyiceberg's own configuration.
+            storage: keys of the object store of the files (``aws_region``, …), which become
+                properties of the catalog.
+            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
+            reland: go on after a rollback from the fences that it brought back
+                (``table.after.restore=reland``).
+            growth: add columns that the topic has and the table lacks, and widen those that are
+                too narrow (``table.growth``); without it only where the table was created here.
+            partition_by: what a new table is partitioned by (``table.partition.by``).
+            keep_snapshots: how many snapshots stay when others expire (``table.keep.snapshots``);
+                without it the table's properties say so.
+            files: the file system of the data files, if they are on this machine.
+
+        Raises:
+            LakeError: `identifier` has no namespace.
+            ConfigError: a key of `storage` has no property.
+        """
+        catalog, storage = Hidden(catalog), Hidden(storage or {})
+        if "." not in identifier:
+            raise LakeError(
+                f"table {identifier!r}: name it with its namespace, such as 'lake.flights'"
+            )
+        super().__init__(allow_gaps=allow_gaps)
+        self._identifier = identifier
+        places = (catalog[key] for key in ("name", "uri", "warehouse") if key in catalog)
+        without_secrets = [re.sub(r"(?<=//)[^/@]*@|\?.*", "", text) for text in places]
+        self.place = " ".join([*without_secrets, identifier])
+        self._catalog_properties = Hidden({**file_io_properties(storage), **catalog})
+        self._reland = reland
+        self._growth = growth
+        self._partition_by = parse_terms(partition_by)
+        self._keep_snapshots = keep_snapshots
+        self._files = files or LocalFiles()
+        self._fitted: tuple[pa.Schema, Table] | None = None  # the last, since `fences` was called
+
+    def __repr__(self) -> str:
+        return f"IcebergTable({self.place!r})"  # names the ingester's group: see `landing_config`
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fitted": None}  # a loaded table has connections
+
+    def fences(self) -> Mapping[str, Fence]:
+        """See `LakeTable.fences`.
+
+        Raises:
+            LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
+        """
+        self._fitted = None
+        return self.head().fences
+
+    def fit(self, schema: pa.Schema) -> Fitting:
+        """See `LakeTable.fit`. Makes the table, and has it grow: files need its field ids."""
+        table = self._fit(schema)
+        return Fitting(
+            partitioning=spec_columns(table.metadata, schema),
+            unstated=millisecond_columns(schema),
+            restates=bool(zoned_columns(schema)),
+        )
+
+    def create(
+        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
+    ) -> FileWriter:
+        """See `LakeTable.create`."""
+        fitted = self._fitted  # another thread may forget it
+        table = fitted[1] if fitted and fitted[0] == schema else self._fit(schema)
+        name = unique_name(source.partition, first)
+        path = new_data_path(table, visible_folder(source.topic), name, partition)
+        files, place = self._place(table, path)
+        return files.writer(path, place, field_ids(table.schema().as_struct()))
+
+    def compact(self, file_bytes: int) -> CompactResult:
+        """Merge files of a partition that follow each other, up to `file_bytes` each.
+
+        Others may land and read meanwhile: it is one snapshot, on condition that nobody has
+        replaced or deleted one of the files. Files of other programs stay as they are. The old
+        files stay until the snapshots before it expire. Takes the memory of two such files.
+
+        Raises:
+            LakeError, OSError: there is no table, it has delete files, or a file cannot be read.
+            NotLandedError, MayHaveLandedError: as `commit`.
+        """
+        head = self.head()
+        if (table := head.state[0]) is None:
+            raise LakeError(f"{self}: there is no table")
+        before = current_files(table)
+
+        def staged(run: Run) -> StagedFile:
+            writer = self._replacing(table, run[0][1])
+            return stage_merged(run, writer, partial(file_content, table), millisecond_columns)
+
+        found, layouts = files_to_merge(table, before, head.fences)
+        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged, self.paths)
+        return CompactResult(files_before=len(before), files=len(before) - less)
+
+    # What `repair` needs.
+
+    def paths(self, head: Head[State]) -> Collection[str]:
+        """See `RepairTarget.paths`."""
+        return current_files(head.state[0]).keys()
+
+    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
+        """See `RepairTarget.checks`: files of other programs are passed over."""
+        return checks(head.state[0], head.fences, wrong_columns)
+
+    def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
+        """See `RepairTarget.mended`: a copy, for no path may be added to a table twice."""
+        table, _ = head.state
+        data = file_content(table, wrong.file.path)
+        return stage_copy(wrong, data, self._replacing(table, wrong.file))
+
+    def _replacing(self, table: Any, file: StagedFile) -> FileWriter:
+        """Open a new file for the messages of one that it is to replace."""
+        name, folder = unique_name(file.partition, file.first), visible_folder(file.topic)
+        path = new_data_path(table, folder, name, file.table_partition or ())
+        files, place = self._place(table, path)
+        return files.writer(path, place)
+
+    # What `commit` needs.
+
+    def head(self) -> Head[State]:
+        """See `CommitTarget.head`."""
+        table = self._load()
+        if table is None:
+            nothing = (None, CommitRecord())
+            return Head(version=_NO_SNAPSHOT, fences={}, state=nothing, exists=False)
+        metadata = table.metadata
+        try:
+            refuse_features(metadata)
+            witness = CommitRecord.from_properties(metadata.properties)
+            found, is_whole = newest_record(metadata)
+            if found is None and not is_whole:
+                found = witness
+            record = check_witness(
+                found,
+                witness.sequence if witness else None,
+                is_whole=is_whole,
+                reland=self._reland,
+            )
+        except LakeError as error:
+            raise LakeError(f"{self._identifier}: {error}") from error
+        version = metadata.current_snapshot_id
+        return Head(
+            version=_NO_SNAPSHOT if version is None else version,
+            fences=record.fences,
+            state=(table, record),
+        )
+
+    def check(
+        self, head: Head[State], admission: Admission, landed_before: Collection[str]
+    ) -> None:
+        """See `CommitTarget.check`."""
+        table, _ = head.state
+        if table is None:
+            if admission.lands:
+                raise LakeError("the table is gone: stage the input again")
+            return
+        for file in admission.lands:
+            files, place = self._place(table, file.path)
+            check_staged(file, files.size(place))
+
+    def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
+        """See `CommitTarget.swap`."""
+        if (table := head.state[0]) is None:
+            raise NotLandedError(f"{self}: there is no table")
+        with ExitStack() as stack:
+            try:
+                catalog = stack.enter_context(closing(self._catalog()))
+                transaction = self._transaction(catalog, head, admission, attempt)
+            except Exception as error:  # a catalog, its files and pyiceberg may raise anything
+                where = f" (metadata of {table.location()})" if isinstance(error, OSError) else ""
+                raise NotLandedError(
+                    f"{self._identifier}: nothing has landed: {error}{where}"
+                ) from error
+            try:
+                transaction.commit_transaction()
+            except ConflictError as error:
+                return f"the catalog says: {error}"
+            expire(table, self._keep_snapshots, int(time.time() * 1000))
+        return ""
+
+    def _transaction(
+        self, catalog: Catalog, head: Head[State], admission: Admission, attempt: str
+    ) -> Transaction:
+        """Return a transaction that lands files and fences; the catalog knows nothing of it yet."""
+        table, before = head.state
+        assert table is not None
+        places = [self._place(table, file.path) for file in admission.lands]
+        footers = [
+            pq.read_metadata(files.footer(place, file.nbytes))
+            for (files, place), file in zip(places, admission.lands, strict=True)
+        ]
+        for file, footer in zip(admission.lands, footers, strict=True):
+            check_file(file.path, footer.schema.to_arrow_schema(), table.metadata)
+            check_partition(file, table.metadata)
+        # What merges files lands nothing, so a rollback to before it undoes nothing either.
+        replaced = {path for paths in admission.replaced.values() for path in paths}
+        record = CommitRecord(
+            sequence=before.sequence + (not replaced), attempt=attempt, fences=admission.fences
+        )
+        properties = record.to_properties()
+        # The handle is as old as the head: the catalog compares it with the table.
+        table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
+        table.metadata = without_history(table.metadata)
+        transaction = table.transaction()
+        transaction.set_properties(properties)
+        uris = [_file_uri(files.uri(place)) for files, place in places]
+        if replaced:
+            old = [file for path, file in current_files(table).items() if path in replaced]
+            replace_data_files(transaction, old, admission.lands, uris, footers, properties)
+        else:
+            add_data_files(transaction, admission.lands, uris, footers, properties)
+        return transaction
+
+    def has_landed(self, head: Head[State], attempt: str) -> bool:
+        """See `CommitTarget.has_landed`."""
+        table = self._load()
+        return table is not None and has_attempt(table.metadata, attempt)
+
+    def landed_files(self, head: Head[State]) -> list[LandedFile]:
+        """See `CommitTarget.landed_files`."""
+        table, _ = head.state
+        return [landed_file(table, each) for each in current_files(table).values()]
+
+    def remove(self, files: Iterable[StagedFile]) -> None:
+        """See `CommitTarget.remove`."""
+        files = list(files)
+        with suppress(Exception):  # a catalog and its files may raise anything
+            if not files or (table := self._load()) is None:
+                return
+            found = table.inspect.all_data_files()["file_path"].to_pylist()
+            for file in unreferenced(files, found):
+                stored, place = self._place(table, file.path)
+                stored.remove(place)
+
+    def _fit(self, schema: pa.Schema) -> Table:
+        """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
+        table = self._load() or self._create_table(schema)
+        if self._has_to_grow(table, schema):
+            table = self._grow(table, schema)
+        check_same(shown_terms(self._partition_by), spec_terms(table.metadata))
+        self._fitted = schema, table
+        return table
+
+    def _place(self, table: Table, path: str) -> tuple[LocalFiles | TableFiles, Any]:
+        """Return the files that one of the table belongs to, and its place there."""
+        location = plain_uri(table.location()).rstrip("/")
+        if path.startswith("/") or ":" in path.partition("/")[0]:  # the table's properties say it
+            location, _, path = path.rpartition("/")
+        if location.startswith(("/", "file:")):
+            return self._files, local_path(location) / path
+        return TableFiles(table.io, location), PurePosixPath(path)
+
+    def _catalog(self) -> Catalog:
+        try:
+            return load_catalog(**self._catalog_properties)
+        except Exception as error:
+            if not type(error).__module__.startswith("sqlalchemy"):
+                raise
+            # Another process has begun a catalog in SQL at the same time: its tables exist by now.
+            return load_catalog(**self._catalog_properties)
+
+    def _load(self) -> Table | None:
+        """Load the table as it is now; None if there is none."""
+        try:
+            with closing(self._catalog()) as catalog:
+                return catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+        except Exception as error:
+            names = ", ".join(sorted(self._catalog_properties)) or "no properties"
+            raise LakeError(
+                f"{self._identifier} cannot be loaded: {error!r} (the catalog has {names})"
+            ) from error
+
+    def _has_to_grow(self, table: Table, schema: pa.Schema) -> bool:
+        """Return whether the table has to grow, before files of a schema can land.
+
+        Raises:
+            UnlandableError: they cannot.
+        """
+        struct = without_filled(table.metadata, schema)
+        try:
+            with unlandable():
+                check_fits(schema, struct)
+        except UnlandableError:
+            if not may_grow(self._growth, table.properties):
+                raise
+            with unlandable():
+                check_fits(schema, struct, may_grow=True)
+            return True
+        return False
+
+    def _grow(self, table: Table, schema: pa.Schema) -> Table:
+        """Add columns to the table, and widen them."""
+        columns = new_columns(schema)
+        for _ in range(_TRIES):
+            try:
+                with closing(self._catalog()) as catalog:
+                    table.catalog = catalog
+                    with table.update_schema() as update:
+                        update.union_by_name(columns)
+            except CommitFailedException:  # another process has changed it
+                pass
+            except Exception as error:
+                raise LakeError(f"{self._identifier} cannot be changed: {error!r}") from error
+            found = self._load()
+            if found is not None and not self._has_to_grow(found, schema):
+                return found
+            table = found or table
+        raise LakeError(
+            f"{self._identifier}: columns cannot be added, because others keep changing the table"
+        )
+
+    def _create_table(self, schema: pa.Schema) -> Table:
+        with unlandable():
+            columns = with_filled(new_columns(schema), self._partition_by)
+        check_terms(self._partition_by, columns, schema)
+        try:
+            with closing(self._catalog()) as catalog:
+                create_namespace(catalog, self._identifier.rpartition(".")[0])
+                with (
+                    # Another process has just created it, before we asked or since.
+                    suppress(TableAlreadyExistsError, CommitFailedException),
+                    catalog.create_table_transaction(
+                        self._identifier, columns, properties=_NEW
+                    ) as transaction,
+                    transaction.update_spec() as spec,
+                ):
+                    add_terms(spec, self._partition_by)
+                return catalog.load_table(self._identifier)
+        except Exception as error:
+            raise LakeError(f"{self._identifier} cannot be created: {error!r}") from error
+
+
+def _file_uri(uri: str) -> str:
+    return f"file://{uri}" if uri.startswith("/") else uri
