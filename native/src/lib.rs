@@ -1,84 +1,69 @@
 //! The native core of columnar-kafka: rows to columns, columns to Parquet, and back.
+//!
+//! | room | what it does | begin at |
+//! |---|---|---|
+//! | `python` | reads and makes Python's objects; catches panics; notices forks | `py.rs` |
+//! | `values` | the values of columns: types, leaves, and objects made of them | `leaf.rs` |
+//! | `parquet` | writes files; `read` reads files of known writers; copies footers | `writer.rs` |
+//! | `arrow` | leaves as Arrow arrays | `mod.rs` |
+//! | `produce` | `Producer.produce`: rows into open batches, their reports, their segments | `method.rs` |
+//! | `consume` | segments to records and tables; footers of files that are stitched | `decoder.rs` |
+//!
+//! Every class of the package's `columnar_kafka.native._core` is exported below. A room uses those
+//! above it.
 
 mod arrow;
-mod batch;
-mod clock;
-mod columns;
-mod copier;
-mod decimal;
-mod decoder;
-mod dict_items;
-mod dicts;
-mod encoder;
-mod fork;
-mod gil;
-mod half;
-mod layout;
-mod leaf;
-mod leaf_objects;
-mod lookup;
-mod objects;
-mod open_batches;
-mod panics;
+mod consume;
 mod parquet;
-mod partitioner;
 mod produce;
-mod py;
-mod records;
-mod reports;
-mod row;
-mod row_format;
-mod schema;
-mod size;
-mod strings;
-mod tables;
-mod text;
-mod usage;
-mod value;
+mod python;
+mod values;
 
 #[pyo3::pymodule(gil_used = true)]
 mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::batch::{Batch, Block};
+    use crate::consume::copier::copy_footer;
     #[pymodule_export]
-    use crate::clock::learn_zones;
+    use crate::consume::decoder::{File, RecordReader};
     #[pymodule_export]
-    use crate::copier::copy_footer;
+    use crate::consume::file_schema::FileSchema;
     #[pymodule_export]
-    use crate::decoder::{File, FileSchema, RecordReader};
+    use crate::consume::records::RecordMaker;
     #[pymodule_export]
-    use crate::encoder::Encoder;
+    use crate::consume::tables::TableSchema;
     #[pymodule_export]
-    use crate::fork::forks;
+    use crate::produce::batch::{Batch, Block};
     #[pymodule_export]
-    use crate::layout::learn_class;
+    use crate::produce::encoder::Encoder;
     #[pymodule_export]
-    use crate::open_batches::OpenBatches;
+    use crate::produce::method::produce_method;
+    #[pymodule_export]
+    use crate::produce::open_batches::OpenBatches;
+    #[pymodule_export]
+    use crate::produce::reports::{Abandoned, Reports, relay};
+    #[pymodule_export]
+    use crate::produce::row_format::RowFormat;
+    #[pymodule_export]
+    use crate::produce::usage::Usage;
+    #[pymodule_export]
+    use crate::python::fork::forks;
+    #[pymodule_export]
+    use crate::python::layout::learn_class;
     #[cfg(feature = "panics")]
     #[pymodule_export]
-    use crate::panics::injected::{called_entries, has_panicked, panic_at};
+    use crate::python::panics::injected::{called_entries, has_panicked, panic_at};
     #[pymodule_export]
-    use crate::panics::{PanicError, panic_count};
+    use crate::python::panics::{PanicError, panic_count};
     #[pymodule_export]
-    use crate::produce::produce_method;
-    #[pymodule_export]
-    use crate::records::RecordMaker;
-    #[pymodule_export]
-    use crate::reports::{Abandoned, Reports, relay};
-    #[pymodule_export]
-    use crate::row_format::RowFormat;
-    #[pymodule_export]
-    use crate::tables::TableSchema;
-    #[pymodule_export]
-    use crate::usage::Usage;
+    use crate::values::clock::learn_zones;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::panics::import();
-        crate::fork::watch()?;
-        crate::py::import(module.py())?;
-        crate::clock::import(module.py())
+        crate::python::panics::import();
+        crate::python::fork::watch()?;
+        crate::python::py::import(module.py())?;
+        crate::values::clock::import(module.py())
     }
 }

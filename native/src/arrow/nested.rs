@@ -4,9 +4,9 @@
 
 use super::values::{self, Slots};
 use super::{Array, Buffer};
-use crate::leaf::{Leaf, Levels};
 use crate::parquet::read::{GaveUp, Read, ensure};
-use crate::schema::{Field, Type};
+use crate::values::leaf::{Leaf, Levels};
+use crate::values::schema::{Field, Type};
 
 /// What a field's type does not say of its array.
 pub struct Layout {

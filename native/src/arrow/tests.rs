@@ -2,9 +2,9 @@
 
 use super::c_data::ArrowArray;
 use super::*;
-use crate::leaf::{Leaf, Levels, Values};
-use crate::schema::{Field, Type};
-use crate::strings::Strings;
+use crate::values::leaf::{Leaf, Levels, Values};
+use crate::values::schema::{Field, Type};
+use crate::values::strings::Strings;
 
 fn field(nullable: bool, data_type: Type) -> Field {
     Field { name: "f".into(), nullable, data_type }

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::Buffer;
-use crate::leaf::{Bits, Values};
 use crate::parquet::read::{GaveUp, Read, ensure};
-use crate::schema::Type;
-use crate::strings::Strings;
+use crate::values::leaf::{Bits, Values};
+use crate::values::schema::Type;
+use crate::values::strings::Strings;
 
 /// Strings up to so many bytes are copied without a call, and with what stands behind them.
 const SHORT: usize = 16;

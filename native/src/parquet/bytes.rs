@@ -4,7 +4,7 @@ use super::column::{Bounds, Choice, Column, DICTIONARIES, Order};
 use super::delta::{self, Widths};
 use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
-use crate::strings::Strings;
+use crate::values::strings::Strings;
 
 /// Longer values are cut in statistics, which hold the least and the greatest one.
 const LONGEST_BOUND: usize = 64;

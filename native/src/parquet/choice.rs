@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_does_not_become_smaller_is_not_compressed() {
-        let noise = |i: i64| crate::strings::hash(&i.to_le_bytes()) as i64;
+        let noise = |i: i64| crate::values::strings::hash(&i.to_le_bytes()) as i64;
         assert!(!compresses(&(0..1_000).map(noise).collect::<Vec<_>>()));
         assert!(compresses(&(0..1_000).map(|i| noise(i % 10)).collect::<Vec<_>>()));
         assert!(!compresses(&(0..16).map(noise).collect::<Vec<_>>()));

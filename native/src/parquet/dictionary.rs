@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::bytes;
 use super::numbers::Number;
 use super::packing::{Runs, hybrid};
-use crate::strings::{self, Strings};
+use crate::values::strings::{self, Strings};
 
 /// Buffers that one column after the other uses.
 #[derive(Default)]

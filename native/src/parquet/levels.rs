@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::Error;
 use super::packing::{Runs, bit_width, hybrid, put_run};
-use crate::leaf::{Leaf, Levels};
+use crate::values::leaf::{Leaf, Levels};
 
 /// Some of a leaf's slots, and the values in them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,8 +133,8 @@ fn put_levels(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leaf::Values;
     use crate::parquet::naive::unhybrid;
+    use crate::values::leaf::Values;
 
     fn lists(leaf_rows: &[&[Option<i32>]]) -> Leaf {
         let mut leaf = Leaf::new(Values::I32(Vec::new()), 2, 1, false);

@@ -43,7 +43,7 @@ use delta::Widths;
 pub use levels::Slots;
 pub use writer::Writer;
 
-use crate::leaf::Leaf;
+use crate::values::leaf::Leaf;
 
 /// How one leaf is written.
 pub struct LeafPlan {

@@ -7,7 +7,7 @@ use super::delta::{self, Integer, Widths};
 use super::dictionary::{self, Scratch};
 use super::format::{Encoding, PhysicalType};
 use super::packing;
-use crate::leaf::Bits;
+use crate::values::leaf::Bits;
 
 /// A number of fixed width.
 pub trait Number: Copy + PartialOrd + 'static {

@@ -17,8 +17,8 @@ use super::column::Order;
 use super::field_ids::schema_element;
 use super::thrift::Struct;
 use super::{Compression, LeafPlan, Source, Writer};
-use crate::leaf::{Bits, Leaf, Levels, Values};
-use crate::strings::Strings;
+use crate::values::leaf::{Bits, Leaf, Levels, Values};
+use crate::values::strings::Strings;
 
 const FILES: u64 = 100;
 

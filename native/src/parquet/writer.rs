@@ -14,7 +14,7 @@ use super::levels::{Slots, Span};
 use super::numbers::Booleans;
 use super::packing::Runs;
 use super::{Error, LeafPlan, Source};
-use crate::leaf::{Leaf, Values};
+use crate::values::leaf::{Leaf, Values};
 
 /// Encodings are chosen by at most so many rows, the first ones.
 const SAMPLE_ROWS: usize = 20_000;

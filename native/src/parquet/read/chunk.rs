@@ -6,9 +6,9 @@ use super::page::{Decompressor, Page};
 use super::schema::LeafShape;
 use super::values::{Builder, PLAIN};
 use super::{Budget, GaveUp, Read, ensure};
-use crate::leaf::{Leaf, Levels};
 use crate::parquet::format::PageType;
 use crate::parquet::packing::bit_width;
+use crate::values::leaf::{Leaf, Levels};
 
 /// What a value takes beside its bytes: levels, or its index in a dictionary.
 const VALUE: u64 = 8;

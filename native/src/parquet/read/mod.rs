@@ -24,8 +24,8 @@ mod values;
 pub use footer::Footer;
 pub use schema::Schema;
 
-use crate::leaf::Leaf;
-use crate::schema::Field;
+use crate::values::leaf::Leaf;
+use crate::values::schema::Field;
 use footer::ColumnChunk;
 use schema::LeafShape;
 

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::thrift::{BINARY, Cursor, I32, STRUCT};
 use super::{GaveUp, Read, ensure};
-use crate::decimal::Decimals;
 use crate::parquet::field_ids::schema_element;
 use crate::parquet::format::PhysicalType;
-use crate::schema::{Field, Type, Unit};
+use crate::values::decimal::Decimals;
+use crate::values::schema::{Field, Type, Unit};
 
 /// More than any schema of ours has.
 const MAX_ELEMENTS: usize = 1 << 20;

@@ -7,7 +7,7 @@ use super::values::{
     DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Indices, PLAIN, RLE_DICTIONARY, indices,
 };
 use super::{Budget, GaveUp, Read, ensure};
-use crate::strings::Strings;
+use crate::values::strings::Strings;
 
 /// What Arrow takes for a value in one of the delta encodings of bytes.
 const LENGTHS: u64 = 24;

@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::ops::Range;
 
 use super::{GaveUp, Keys, Read, ensure};
-use crate::leaf::{Leaf, Levels, Values};
-use crate::schema::{Field, Type};
+use crate::values::leaf::{Leaf, Levels, Values};
+use crate::values::schema::{Field, Type};
 
 /// Up to so many keys are compared with each other.
 const FEW_KEYS: usize = 16;

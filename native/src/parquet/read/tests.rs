@@ -1,12 +1,12 @@
 //! Whole files: what the writer writes is read, and nothing that is damaged.
 
 use super::*;
-use crate::leaf::{Bits, Levels, Values};
 use crate::parquet::field_ids::schema_element;
 use crate::parquet::thrift::Struct;
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
-use crate::schema::{Field, Type};
-use crate::strings::Strings;
+use crate::values::leaf::{Bits, Levels, Values};
+use crate::values::schema::{Field, Type};
+use crate::values::strings::Strings;
 
 const WRITER: &str = "parquet-cpp-arrow version 26.0.1";
 const ROWS: usize = 300;

@@ -5,8 +5,8 @@ use super::packing::{Run, hybrid, unpack, unpack_blocks};
 use super::schema::{Allowed, LeafShape};
 use super::strings::ByteStrings;
 use super::{Budget, GaveUp, Read, ensure};
-use crate::leaf::{Bits, Values};
 use crate::parquet::format::{Encoding, PhysicalType};
+use crate::values::leaf::{Bits, Values};
 
 const DICTIONARY_ENTRY: u64 = 16;
 

@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 
-use crate::py::Ref;
+use crate::python::py::Ref;
 
 /// An exact `dict`.
 #[derive(Clone, Copy)]

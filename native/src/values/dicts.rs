@@ -6,8 +6,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 #[cfg(all(Py_3_11, not(Py_GIL_DISABLED)))]
-use crate::dict_items::{Keys, UNICODE_KEYS};
-use crate::leaf_objects::new_text;
+use crate::python::dict_items::{Keys, UNICODE_KEYS};
+use crate::python::new::{self, owned};
 
 pub struct DictMaker {
     names: Vec<Py<PyAny>>,
@@ -29,7 +29,7 @@ impl DictMaker {
         let template = unsafe {
             let template = owned(py, ffi::PyDict_New())?;
             for key in keys {
-                let mut name = new_text(py, key.as_bytes())?.into_ptr();
+                let mut name = new::text(py, key.as_bytes())?.into_ptr();
                 ffi::PyUnicode_InternInPlace(&raw mut name);
                 let name = owned(py, name)?;
                 set(&template, &name, &name)?; // not None: counting it so often is slow
@@ -163,14 +163,4 @@ pub fn set<'py>(
         0 => Ok(()),
         _ => Err(PyErr::fetch(dict.py())),
     }
-}
-
-/// Take over a new reference, or the error that came instead.
-///
-/// # Safety
-/// `ptr` is what a function of CPython returned: null with an exception set, or a new reference.
-#[inline(always)]
-pub unsafe fn owned(py: Python<'_>, ptr: *mut ffi::PyObject) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: by the contract.
-    unsafe { Bound::from_owned_ptr_or_err(py, ptr) }
 }

@@ -9,19 +9,19 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::clock;
-use crate::columns::{Appending, NotTaken};
-use crate::gil::{GilCell, InUse};
-use crate::leaf::{Leaf, Values};
-use crate::leaf_objects::new_bytes;
-use crate::objects::{ColumnReader, RowReader};
-use crate::panics::{self, entry};
 use crate::parquet::Slots;
-use crate::py::Ref;
-use crate::row::{append_record, append_tuple};
-use crate::row_format::{Places, RowAppender, RowFormat, headers_field};
-use crate::size::Size;
-use crate::usage::Usage;
+use crate::produce::columns::{Appending, NotTaken};
+use crate::produce::row::{append_record, append_tuple};
+use crate::produce::row_format::{Places, RowAppender, RowFormat, headers_field};
+use crate::produce::usage::Usage;
+use crate::python::gil::{GilCell, InUse};
+use crate::python::new;
+use crate::python::panics::{self, entry};
+use crate::python::py::Ref;
+use crate::values::clock;
+use crate::values::leaf::{Leaf, Values};
+use crate::values::objects::{ColumnReader, RowReader};
+use crate::values::size::Size;
 
 /// The records of a batch, as columns.
 pub struct Records {
@@ -522,7 +522,7 @@ impl Block {
             if keys.position(row + 1).1 == value {
                 return Ok(None);
             }
-            new_bytes(py, strings.get(value)).map(Some)
+            new::bytes(py, strings.get(value)).map(Some)
         })
     }
 

@@ -6,11 +6,11 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
-use crate::decoder::Lists;
-use crate::layout::{new_object, set_slot, slot_offset};
-use crate::leaf_objects::int;
-use crate::panics::entry;
-use crate::py::{NoCollection, Ref};
+use crate::consume::decoder::Lists;
+use crate::python::layout::{new_object, set_slot, slot_offset};
+use crate::python::new;
+use crate::python::panics::entry;
+use crate::python::py::{NoCollection, Ref};
 
 /// Makes messages of one class, whose slots it sets. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -69,7 +69,7 @@ impl RecordMaker {
             let message = new_object(class)?;
             // SAFETY: the offsets are those of slots of the class; each gets a reference of its own.
             unsafe {
-                let position = int(py, first + row as i64)?;
+                let position = new::int(py, first + row as i64)?;
                 set_slot(&message, self.position_at, position.into_ptr());
                 set_slot(&message, self.context_at, Ref::of(context).to_owned().into_ptr());
                 for (part, at) in parts.iter().zip(self.parts_at) {

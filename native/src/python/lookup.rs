@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::py::Ref;
+use crate::python::py::Ref;
 
 /// Strings known by their object: what many rows share is mostly the same object.
 const CACHE: usize = 256;

@@ -6,10 +6,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::dicts::{DictMaker, owned, set};
-use crate::leaf::{Leaf, Levels};
-use crate::leaf_objects::{Objects, none};
-use crate::schema::{Field, Type};
+use crate::python::new::{none, owned};
+use crate::values::dicts::{DictMaker, set};
+use crate::values::leaf::{Leaf, Levels};
+use crate::values::leaf_objects::Objects;
+use crate::values::schema::{Field, Type};
 
 /// So many values of a column are made in turn: they stay in the processor's cache until their rows
 /// are made.

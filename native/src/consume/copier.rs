@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::decoder::given_up;
-use crate::panics;
+use crate::consume::decoder::given_up;
 use crate::parquet::{CopiedFooter, Move, copy_footer as copy};
+use crate::python::panics;
 
 type Bytes<'py> = Bound<'py, PyBytes>;
 /// Version, schema, columns, rows, row groups, Arrow schema, writer, column orders.

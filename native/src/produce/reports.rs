@@ -8,10 +8,10 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::batch::Block;
-use crate::layout::{new_object, set_slot, slot_offset};
-use crate::panics::entry;
-use crate::py::{Ref, call2};
+use crate::produce::batch::Block;
+use crate::python::layout::{new_object, set_slot, slot_offset};
+use crate::python::panics::entry;
+use crate::python::py::{Ref, call2};
 
 /// Append a plain message's report, to be run later: here no signal handler runs before it is kept.
 #[pyfunction]

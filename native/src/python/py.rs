@@ -20,8 +20,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::dict_items::Dict;
-use crate::text::Text;
+use crate::python::dict_items::Dict;
+use crate::python::text::Text;
 
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::arrow::{Array, Layout, array, leaf_count};
-use crate::decoder::FileSchema;
-use crate::panics::entry;
+use crate::consume::file_schema::FileSchema;
 use crate::parquet::read::{Budget, Footer, Keys, LeafReader, Read, Schema};
-use crate::schema::{Field, Type};
+use crate::python::panics::entry;
+use crate::values::schema::{Field, Type};
 
 /// Some columns of files with the same schema. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]

@@ -6,13 +6,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
 
 use crate::arrow::c_data::ArrowArray;
-use crate::leaf::Leaf;
-use crate::objects::{ColumnReader, RowReader};
-use crate::panics::{self, entry};
+use crate::consume::file_schema::FileSchema;
+use crate::consume::tables::TableSchema;
 use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, read_leaves};
-use crate::py::NoCollection;
-use crate::schema::{Field, Type};
-use crate::tables::TableSchema;
+use crate::python::panics::{self, entry};
+use crate::python::py::NoCollection;
+use crate::values::leaf::Leaf;
+use crate::values::objects::{ColumnReader, RowReader};
+use crate::values::schema::{Field, Type};
 
 /// The column of the records' metadata, which comes last.
 const KAFKA_COLUMN: &str = "_kafka";
@@ -23,10 +24,6 @@ pub struct File {
     data: Py<PyBytes>,
     footer: Footer,
 }
-
-/// The columns of files with the same schema. For any thread.
-#[pyclass(frozen, module = "columnar_kafka.native._core")]
-pub struct FileSchema(Schema);
 
 #[pymethods]
 impl File {
@@ -70,7 +67,7 @@ impl File {
         columns: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Option<FileSchema>> {
         let fields = columns.iter().map(Field::read).collect::<PyResult<Vec<_>>>()?;
-        let schema = || Schema::new(self.footer.elements(), fields).ok().map(FileSchema);
+        let schema = || Schema::new(self.footer.elements(), fields).ok().map(FileSchema::new);
         given_up(py, panics::caught("File.schema", schema))
     }
 
@@ -86,7 +83,7 @@ impl File {
     ) -> PyResult<Option<RecordReader>> {
         let read = self.detached(py, "File.read", schema, max_values, max_bytes, read_leaves)?;
         let Some(leaves) = read else { return Ok(None) };
-        let (fields, rows) = (&schema.0.fields, self.footer.rows as usize);
+        let (fields, rows) = (&schema.schema().fields, self.footer.rows as usize);
         let reader = || RecordReader::new(py, fields, leaves, start, rows);
         given_up(py, panics::caught("RecordReader.new", reader).transpose()?.map(Some))
     }
@@ -119,17 +116,11 @@ impl File {
         let of_file = schema.file_schema().get();
         let columns = guarded(py, "File.table", || {
             let budget = Budget::new(max_bytes);
-            schema.read(data, &self.footer, &of_file.0, max_values, budget)
+            schema.read(data, &self.footer, of_file.schema(), max_values, budget)
         })?;
         let Some(columns) = columns else { return Ok(None) };
         let mut columns = ArrowArray::new(columns);
         imported.call1((&raw mut columns as usize,)).map(Some)
-    }
-}
-
-impl FileSchema {
-    pub fn schema(&self) -> &Schema {
-        &self.0
     }
 }
 
@@ -147,7 +138,7 @@ impl File {
         let data = self.data.bind(py).as_bytes();
         guarded(py, name, || {
             let budget = Budget::new(max_bytes);
-            read(data, &self.footer, &schema.0, max_values, budget)
+            read(data, &self.footer, schema.schema(), max_values, budget)
         })
     }
 }

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::decimal::Decimals;
+use crate::values::decimal::Decimals;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {

@@ -7,12 +7,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::clock;
-use crate::dicts::owned;
-use crate::half;
-use crate::leaf::Values;
-use crate::schema::{Type, Unit, Zone};
-use crate::strings::Strings;
+use crate::python::new::{self, owned};
+use crate::values::clock;
+use crate::values::half;
+use crate::values::leaf::Values;
+use crate::values::schema::{Type, Unit, Zone};
+use crate::values::strings::Strings;
 
 /// Makes the objects of a leaf's values.
 pub struct Objects {
@@ -48,11 +48,11 @@ impl Objects {
         match (values, data_type) {
             (Values::I32(values), Type::Int { .. }) => append(out, &values[range], |&value| {
                 let number = i64::from(value);
-                recent.get(py, number, || int(py, number))
+                recent.get(py, number, || new::int(py, number))
             }),
-            (Values::I64(values), Type::Long) => {
-                append(out, &values[range], |&number| recent.get(py, number, || int(py, number)))
-            }
+            (Values::I64(values), Type::Long) => append(out, &values[range], |&number| {
+                recent.get(py, number, || new::int(py, number))
+            }),
             // SAFETY: a new reference, or null with an exception set.
             (Values::F64(values), _) => append(out, &values[range], |&value| unsafe {
                 owned(py, ffi::PyFloat_FromDouble(value))
@@ -85,8 +85,8 @@ impl Objects {
                     self.recent.get(py, number.into(), || match &self.data_type {
                         Type::Date => clock::date(py, number),
                         Type::Time { .. } => clock::time(py, 1_000 * i64::from(number)),
-                        Type::UnsignedInt => int(py, i64::from(number as u32)),
-                        _ => int(py, i64::from(number)),
+                        Type::UnsignedInt => new::int(py, i64::from(number as u32)),
+                        _ => new::int(py, i64::from(number)),
                     })
                 }
                 Values::I64(values) => {
@@ -95,13 +95,12 @@ impl Objects {
                         Type::Timestamp { unit, has_zone } => time(py, number, *unit, *has_zone),
                         Type::ZonedTimestamp { unit, zone } => zoned_time(py, number, *unit, zone),
                         Type::Time { unit } => time_of_day(py, number, *unit),
-                        Type::Duration { unit } => {
-                            clock::timedelta(py, number, *unit).unwrap_or_else(|| int(py, number))
-                        }
+                        Type::Duration { unit } => clock::timedelta(py, number, *unit)
+                            .unwrap_or_else(|| new::int(py, number)),
                         Type::UnsignedLong => {
                             owned(py, ffi::PyLong_FromUnsignedLongLong(number as u64))
                         }
-                        _ => int(py, number),
+                        _ => new::int(py, number),
                     })
                 }
                 Values::F32(values) => owned(py, ffi::PyFloat_FromDouble(f64::from(values[value]))),
@@ -114,7 +113,7 @@ impl Objects {
                             let number = half::widen(u16::from_le_bytes([bytes[0], bytes[1]]));
                             owned(py, ffi::PyFloat_FromDouble(number))
                         }
-                        _ => new_bytes(py, bytes),
+                        _ => new::bytes(py, bytes),
                     }
                 }
                 Values::Strings(values) => match values.indices() {
@@ -165,8 +164,8 @@ fn new_string<'py>(
     data_type: &Type,
 ) -> PyResult<Bound<'py, PyAny>> {
     match data_type {
-        Type::Text { .. } => new_text(py, string),
-        _ => new_bytes(py, string),
+        Type::Text { .. } => new::text(py, string),
+        _ => new::bytes(py, string),
     }
 }
 
@@ -224,34 +223,11 @@ impl Recent {
     }
 }
 
-pub fn none(py: Python<'_>) -> Bound<'_, PyAny> {
-    py.None().into_bound(py)
-}
-
-pub fn int(py: Python<'_>, value: i64) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { owned(py, ffi::PyLong_FromLongLong(value)) }
-}
-
-pub fn new_text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the text is `len` bytes long; a new reference, or null with an exception set.
-    unsafe {
-        owned(py, ffi::PyUnicode_FromStringAndSize(utf8.as_ptr().cast(), utf8.len() as isize))
-    }
-}
-
-pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: there are `len` bytes; a new reference, or null with an exception set.
-    unsafe {
-        owned(py, ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))
-    }
-}
-
 /// A datetime, or the number where Python has none that is exact.
 fn time(py: Python<'_>, ticks: i64, unit: Unit, has_zone: bool) -> PyResult<Bound<'_, PyAny>> {
     match in_micros(ticks, unit).and_then(|micros| clock::datetime(py, micros, has_zone)) {
         Some(object) => object,
-        None => int(py, ticks),
+        None => new::int(py, ticks),
     }
 }
 
@@ -273,13 +249,13 @@ fn zoned_time<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let micros = in_micros(ticks, unit);
     let Some(utc) = micros.and_then(|micros| clock::datetime(py, micros, true)) else {
-        return int(py, ticks);
+        return new::int(py, ticks);
     };
     let utc = utc?;
     let time = || utc.call_method1("astimezone", (&*zone.0,));
     match time() {
         Err(error) if error.is_instance_of::<PyException>(py) => match time() {
-            Err(again) if again.is_instance_of::<PyException>(py) => int(py, ticks),
+            Err(again) if again.is_instance_of::<PyException>(py) => new::int(py, ticks),
             // The zone has this time: a signal handler has raised the error.
             Ok(_) => Err(error),
             other => other,
@@ -290,7 +266,7 @@ fn zoned_time<'py>(
 
 /// A time of day, or the number where Python has none that is exact.
 fn time_of_day(py: Python<'_>, ticks: i64, unit: Unit) -> PyResult<Bound<'_, PyAny>> {
-    in_micros(ticks, unit).map_or_else(|| int(py, ticks), |micros| clock::time(py, micros))
+    in_micros(ticks, unit).map_or_else(|| new::int(py, ticks), |micros| clock::time(py, micros))
 }
 
 fn decimal<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {

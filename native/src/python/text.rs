@@ -4,7 +4,7 @@ use std::slice;
 
 use pyo3::ffi;
 
-use crate::py::Ref;
+use crate::python::py::Ref;
 
 /// An exact `str`.
 #[derive(Clone, Copy)]

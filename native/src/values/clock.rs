@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use crate::leaf_objects::int;
-use crate::py::{Int, Ref, without_collector};
-use crate::schema::Unit;
+use crate::python::new;
+use crate::python::py::{Int, Ref, without_collector};
+use crate::values::schema::Unit;
 
 /// A date, or its number of days since 1970.
 pub fn days(value: Ref<'_>) -> Option<i32> {
@@ -211,7 +211,7 @@ fn days_from_civil(year: i32, month: i32, day: i32) -> i64 {
 pub fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
     let (year, month, day) = civil_from_days(i64::from(days));
     if !(1..=9999).contains(&year) {
-        return int(py, i64::from(days));
+        return new::int(py, i64::from(days));
     }
     // SAFETY: the C API is there, as `import` has seen; a new reference, or null with an exception.
     unsafe {

@@ -1,8 +1,8 @@
 //! Strings of one column: while it pays, each distinct one is stored once, and rows hold its index.
 
-use crate::lookup::Lookup;
-use crate::size::Size;
-use crate::text::Text;
+use crate::python::lookup::Lookup;
+use crate::python::text::Text;
+use crate::values::size::Size;
 
 /// A dictionary pays while it has at most half as many entries as rows; asked after so many.
 const FIRST_LOOK: usize = 2_048;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use pyo3::prelude::*;
 
-use crate::columns::{Appending, Column, NotTaken, Taken};
-use crate::dict_items::{Dict, Entries, Item};
-use crate::layout::{Fields, Layout, Version};
-use crate::leaf::Leaf;
-use crate::py::{self, Ref};
-use crate::strings::ShortText;
+use crate::produce::columns::{Appending, Column, NotTaken, Taken};
+use crate::python::dict_items::{Dict, Entries, Item};
+use crate::python::layout::{Fields, Layout, Version};
+use crate::python::py::{self, Ref};
+use crate::values::leaf::Leaf;
+use crate::values::strings::ShortText;
 
 /// More classes are not known at once; what is forgotten is learned again.
 const MAX_CLASSES: usize = 16;

@@ -11,9 +11,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::dict_items::Dict;
-use crate::panics::entry;
-use crate::py::{Ref, without_collector};
+use crate::python::dict_items::Dict;
+use crate::python::panics::entry;
+use crate::python::py::{Ref, without_collector};
 
 /// What Python says of a class: the names of its fields, the place of each, and slots of others.
 type Judged<'py> = (Vec<String>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>);

@@ -4,9 +4,9 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::batch::Block;
-use crate::panics::entry;
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
+use crate::produce::batch::Block;
+use crate::python::panics::entry;
 
 /// Encodes the segments of one topic. One thread owns it.
 #[pyclass(module = "columnar_kafka.native._core")]

@@ -9,15 +9,15 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::batch::{Batch, NewRecord};
-use crate::fork;
-use crate::gil::{GilCell, InUse};
-use crate::panics::entry;
-use crate::partitioner::Partitioner;
-use crate::produce::Arguments;
-use crate::py::Ref;
-use crate::row_format::RowFormat;
-use crate::usage::Usage;
+use crate::produce::arguments::Arguments;
+use crate::produce::batch::{Batch, NewRecord};
+use crate::produce::partitioner::Partitioner;
+use crate::produce::row_format::RowFormat;
+use crate::produce::usage::Usage;
+use crate::python::fork;
+use crate::python::gil::{GilCell, InUse};
+use crate::python::panics::entry;
+use crate::python::py::Ref;
 
 /// The open batches of one producer. Any thread may append to them.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]

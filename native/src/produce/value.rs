@@ -2,14 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use crate::clock;
-use crate::columns::Appending;
-use crate::decimal::Decimals;
-use crate::half;
-use crate::leaf::Values;
-use crate::py::{Digits, Int, Ref};
-use crate::schema::Unit;
-use crate::size::Size;
+use crate::produce::columns::Appending;
+use crate::python::py::{Digits, Int, Ref};
+use crate::values::clock;
+use crate::values::decimal::Decimals;
+use crate::values::half;
+use crate::values::leaf::Values;
+use crate::values::schema::Unit;
+use crate::values::size::Size;
 
 /// The values that a leaf takes, where its physical type does not say it.
 #[repr(u8)]

@@ -5,13 +5,13 @@
 //! ones. So there are no rules and no error texts here, and no Python code runs in the middle of a
 //! row.
 
-use crate::leaf::{Bits, Leaf, Values};
-use crate::py::Ref;
-use crate::row::{Template, append_record, append_tuple};
-use crate::schema::{Field, Type, Unit};
-use crate::size::{LeafSize, Size};
-use crate::strings::Strings;
-use crate::value::{Kind, append_value};
+use crate::produce::row::{Template, append_record, append_tuple};
+use crate::produce::value::{Kind, append_value};
+use crate::python::py::Ref;
+use crate::values::leaf::{Bits, Leaf, Values};
+use crate::values::schema::{Field, Type, Unit};
+use crate::values::size::{LeafSize, Size};
+use crate::values::strings::Strings;
 
 /// Appends the values of a column, or of a part of one, to the leaves of any batch.
 pub struct Column {

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 
-use crate::columns::{Appending, Column};
-use crate::gil::{GilCell, InUse};
-use crate::leaf::{Leaf, Values};
-use crate::lookup::Lookup;
-use crate::panics::entry;
-use crate::row::Template;
-use crate::schema::{Field, Type};
-use crate::size::{LeafSize, Size};
-use crate::strings::Strings;
+use crate::produce::columns::{Appending, Column};
+use crate::produce::row::Template;
+use crate::python::gil::{GilCell, InUse};
+use crate::python::lookup::Lookup;
+use crate::python::panics::entry;
+use crate::values::leaf::{Leaf, Values};
+use crate::values::schema::{Field, Type};
+use crate::values::size::{LeafSize, Size};
+use crate::values::strings::Strings;
 
 /// What a row takes besides its columns: its time, and its places in other buffers.
 const ROW_BYTES: usize = 16;

@@ -1,6 +1,6 @@
 //! A Parquet leaf in memory: its values without nulls, and its levels.
 
-use crate::strings::Strings;
+use crate::values::strings::Strings;
 
 /// Bits, the first in the lowest place of the first byte, as Arrow and Parquet have them.
 #[derive(Default, Clone)]

@@ -1,0 +1,7 @@
+//! Segments to records and tables; footers of files that are stitched.
+
+pub mod copier;
+pub mod decoder;
+pub mod file_schema;
+pub mod records;
+pub mod tables;

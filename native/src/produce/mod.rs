@@ -1,0 +1,14 @@
+//! Rows to segments: the batches that `Producer.produce` appends to, and their reports.
+
+pub mod arguments;
+pub mod batch;
+pub mod columns;
+pub mod encoder;
+pub mod method;
+pub mod open_batches;
+pub mod partitioner;
+pub mod reports;
+pub mod row;
+pub mod row_format;
+pub mod usage;
+pub mod value;

@@ -1,0 +1,12 @@
+//! Values of columns: as the schema has them, as leaves, and as Python objects.
+
+pub mod clock;
+pub mod decimal;
+pub mod dicts;
+pub mod half;
+pub mod leaf;
+pub mod leaf_objects;
+pub mod objects;
+pub mod schema;
+pub mod size;
+pub mod strings;
