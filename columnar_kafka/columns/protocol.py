@@ -55,8 +55,9 @@ class Columns(Protocol):
         column without one. The caller's objects can no longer change the values returned.
 
         Raises:
-            RowError: a field is missing or unknown, or has the wrong Python type. `Builder.finish`
-                rejects what the type cannot tell, such as an integer that is too large.
+            RowError: a field is missing or unknown, has the wrong Python type, or is out of its
+                column's range. `Builder.finish` rejects what only the conversion can tell, such as
+                bytes of another length than the schema fixes.
             TypeError: the object is not a row.
         """
         ...

@@ -407,7 +407,9 @@ class FileWriter(Protocol):
 
 
 class LakeTable(Protocol):
-    """A place where files land; a commit lands whole or not at all. Picklable, without state.
+    """A place where files land; a commit lands whole or not at all. Picklable.
+
+    What an object remembers of the table only saves requests: another process may commit meanwhile.
 
     Executors call `fences`, `fit` and `create`; the driver, or a single process, calls `commit`.
     Any number of processes and threads may call all methods at the same time.

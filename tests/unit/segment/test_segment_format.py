@@ -128,6 +128,16 @@ def test_the_limits_are_the_codes() -> None:
     assert len(longest) <= V1["limits"]["commit_metadata_characters"]
 
 
+def test_the_pages_message_is_that_of_the_data() -> None:
+    rows = dict(re.findall(r"^\| (key|value|timestamp) \| (.*) \|$", PAGE, re.MULTILINE))
+    assert rows == {part: text or "null" for part, text in V1["message"].items()}
+
+
+def test_the_pages_compressions_are_those_of_the_data() -> None:
+    [found] = re.findall(r"^- Compression (.*?);", PAGE, re.MULTILINE)
+    assert re.findall("[a-z0-9]{3,}", re.sub(r"\(.*?\)|or", "", found)) == V1["compressions"]
+
+
 def test_the_compressions_are_those_that_can_be_configured() -> None:
     assert tuple(V1["compressions"]) == COMPRESSIONS
 
