@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import shutil
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import SPARK_TESTS, command_lines, missing, require_java
+from support import SPARK_TESTS, command_lines, missing, require_java, run_coroutine
 from xdist.scheduler import LoadScopeScheduling
 
 from columnar_kafka import native
@@ -77,6 +79,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what starts a Kafka or a Spark of its own, too, where there is no Java."""
     if any(item.get_closest_marker(each) for each in ("kafka", "spark")):
         require_java()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    run_coroutine(partial(test, **arguments))
+    return True
 
 
 # Members of a new-protocol group learn of a rebalance with their heartbeat: every 5 s, elsewhere.

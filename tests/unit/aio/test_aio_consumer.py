@@ -197,7 +197,7 @@ WITHOUT_ARGUMENTS = {"assignment", "consumer_group_metadata", "unassign", "unsub
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_a_call_returns_what_the_consumers_own_returns(make: Any, name: str) -> None:
+async def test_a_call_returns_what_the_consumers_own_returns(make: Any, name: str) -> None:
     """Each of these only passes its arguments on; most tests look at one or two of them."""
     result = object()
     calls = []
@@ -206,24 +206,18 @@ def test_a_call_returns_what_the_consumers_own_returns(make: Any, name: str) -> 
         calls.append((args, kwargs))
         return result
 
-    async def main() -> None:
-        consumer = make({name: method})
-        args, kwargs = ((), {}) if name in WITHOUT_ARGUMENTS else ((1, "two"), {"three": 3})
-        returned = await getattr(consumer, name)(*args, **kwargs)
-        assert returned is (None if name in WITHOUT_RESULT else result)
-        assert calls == [(args, kwargs)]
-        await consumer.close()
-
-    run_coroutine(main)
+    consumer = make({name: method})
+    args, kwargs = ((), {}) if name in WITHOUT_ARGUMENTS else ((1, "two"), {"three": 3})
+    returned = await getattr(consumer, name)(*args, **kwargs)
+    assert returned is (None if name in WITHOUT_RESULT else result)
+    assert calls == [(args, kwargs)]
+    await consumer.close()
 
 
-def test_a_timeout_that_is_no_number_is_refused_without_waiting_for_a_turn(make: Any) -> None:
-    async def main() -> None:
-        async with make() as consumer, consumer._turn:
-            with pytest.raises(TypeError, match="must be real number"):
-                await asyncio.wait_for(consumer.poll("1"), 10)
-
-    run_coroutine(main)
+async def test_a_timeout_that_is_no_number_is_refused_without_waiting_for_a_turn(make: Any) -> None:
+    async with make() as consumer, consumer._turn:
+        with pytest.raises(TypeError, match="must be real number"):
+            await asyncio.wait_for(consumer.poll("1"), 10)
 
 
 def test_another_loop_is_told_so(make: Any) -> None:
@@ -244,92 +238,79 @@ def run_and_return(made: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("rows", [3, 0], ids=["segments", "plain"])
-def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, rows: int) -> None:
+async def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, rows: int) -> None:
     send(kafka, *range(7), rows=rows)
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"])
-            one = await consumer.poll(60)
-            six = await consumer.consume(10, timeout=0.3)
-            assert [number(each) for each in [one, *six]] == list(range(7))
-            assert one.offset() == (pack(0, 0, 3) if rows else pack(0))
-            assert await consumer.poll(0) is None
-            [at] = await consumer.position([place()])
-            assert at.offset == six[-1].offset() + 1
-            assert await consumer.get_watermark_offsets(place()) == (0, at.offset)
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"])
+        one = await consumer.poll(60)
+        six = await consumer.consume(10, timeout=0.3)
+        assert [number(each) for each in [one, *six]] == list(range(7))
+        assert one.offset() == (pack(0, 0, 3) if rows else pack(0))
+        assert await consumer.poll(0) is None
+        [at] = await consumer.position([place()])
+        assert at.offset == six[-1].offset() + 1
+        assert await consumer.get_watermark_offsets(place()) == (0, at.offset)
 
 
-def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) -> None:
+async def test_with_encoding_none_a_segment_is_a_message(kafka: FakeKafka, make: Any) -> None:
     send(kafka, 1, 2, 3)
 
-    async def main() -> None:
-        async with make(columnar__encoding="none") as consumer:
-            await consumer.subscribe(["t"])
-            message = await consumer.poll(60)
-            assert message.value()[:4] == b"PAR1"
-            assert message.offset() == 0
-            with pytest.raises(ConfigError):
-                await consumer.poll_segment(0)
-
-    run_coroutine(main)
+    async with make(columnar__encoding="none") as consumer:
+        await consumer.subscribe(["t"])
+        message = await consumer.poll(60)
+        assert message.value()[:4] == b"PAR1"
+        assert message.offset() == 0
+        with pytest.raises(ConfigError):
+            await consumer.poll_segment(0)
 
 
-def test_segments_come_whole(kafka: FakeKafka, make: Any) -> None:
+async def test_segments_come_whole(kafka: FakeKafka, make: Any) -> None:
     send(kafka, 1, 2, 3)
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"])
-            segment = await consumer.poll_segment(10)
-            assert segment is not None
-            assert segment.to_table().column("n").to_pylist() == [1, 2, 3]
-            assert await consumer.pollBuffer(0) is None
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"])
+        segment = await consumer.poll_segment(10)
+        assert segment is not None
+        assert segment.to_table().column("n").to_pylist() == [1, 2, 3]
+        assert await consumer.pollBuffer(0) is None
 
 
-def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(kafka: FakeKafka, make: Any) -> None:
+async def test_a_bad_segment_is_an_error_and_the_next_call_goes_on(
+    kafka: FakeKafka, make: Any
+) -> None:
     send(kafka, 1)
     [good] = kafka.messages("t")
     kafka.append("t", 0, b"PAR1", headers=good.headers())
     send(kafka, 2)
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"])
-            assert await consumer.poll_segment(10) is not None
-            with pytest.raises(SegmentError):
-                await consumer.poll_segment(10)
-            assert number(await consumer.poll(60)) == 2
-            await consumer.seek(place(start(1)))
-            bad, after = await consumer.consume(2, 60)
-            assert bad.error().code() == KafkaError._BAD_MSG
-            assert number(after) == 2
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"])
+        assert await consumer.poll_segment(10) is not None
+        with pytest.raises(SegmentError):
+            await consumer.poll_segment(10)
+        assert number(await consumer.poll(60)) == 2
+        await consumer.seek(place(start(1)))
+        bad, after = await consumer.consume(2, 60)
+        assert bad.error().code() == KafkaError._BAD_MSG
+        assert number(after) == 2
 
 
-def test_calls_made_at_once_run_in_their_order(kafka: FakeKafka, make: Any) -> None:
+async def test_calls_made_at_once_run_in_their_order(kafka: FakeKafka, make: Any) -> None:
     """A record each, in order; what is called behind a `poll` that waits waits for it."""
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"])
-            polls = [asyncio.create_task(consumer.poll()) for _ in range(5)]
-            position = asyncio.create_task(consumer.position([place()]))
-            assert await asyncio.wait([*polls, position], timeout=0.2) == (
-                set(),
-                {*polls, position},
-            )
-            await asyncio.to_thread(send, kafka, *range(5))
-            messages = await asyncio.gather(*polls)
-            assert [number(each) for each in messages] == list(range(5))
-            assert (await position)[0].offset == messages[-1].offset() + 1
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"])
+        polls = [asyncio.create_task(consumer.poll()) for _ in range(5)]
+        position = asyncio.create_task(consumer.position([place()]))
+        assert await asyncio.wait([*polls, position], timeout=0.2) == (
+            set(),
+            {*polls, position},
+        )
+        await asyncio.to_thread(send, kafka, *range(5))
+        messages = await asyncio.gather(*polls)
+        assert [number(each) for each in messages] == list(range(5))
+        assert (await position)[0].offset == messages[-1].offset() + 1
 
 
 # --- cancelled calls ------------------------------------------------------------------------------
@@ -366,52 +347,46 @@ class Gate:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_what_a_cancelled_poll_had_taken_comes_again(
+async def test_what_a_cancelled_poll_had_taken_comes_again(
     kafka: FakeKafka, make: Any, encoding: str
 ) -> None:
     send(kafka, *range(5), rows=0 if encoding == "none" else 3)
 
-    async def main() -> None:
-        gate = Gate("poll")
-        async with make(gate.over, columnar__encoding=encoding) as consumer:
-            await consumer.subscribe(["t"])
-            assert number(await consumer.poll()) == 0
-            await gate.cancel(consumer.poll())
-            assert [number(await consumer.poll()) for _ in range(4)] == [1, 2, 3, 4]
-
-    run_coroutine(main)
+    gate = Gate("poll")
+    async with make(gate.over, columnar__encoding=encoding) as consumer:
+        await consumer.subscribe(["t"])
+        assert number(await consumer.poll()) == 0
+        await gate.cancel(consumer.poll())
+        assert [number(await consumer.poll()) for _ in range(4)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("rows", [3, 0], ids=["segments", "plain"])
-def test_what_a_cancelled_consume_had_taken_is_not_committed(
+async def test_what_a_cancelled_consume_had_taken_is_not_committed(
     kafka: FakeKafka, make: Any, rows: int
 ) -> None:
     """Of two topics; neither by `commit` nor by `close`."""
     for topic in ("t", "u"):
         send(kafka, *range(4), topic=topic, rows=rows)
 
-    async def main() -> None:
-        gate = Gate("consume")
-        async with make(gate.over, auto__commit__interval__ms=0) as consumer:
-            await consumer.subscribe(["t", "u"])
-            one = await consumer.poll()
-            await gate.cancel(consumer.consume(7, 60))
-            await consumer.commit(asynchronous=False)
-            other = {"t": "u", "u": "t"}[one.topic()]
-            places = await consumer.committed([place(topic=one.topic()), place(topic=other)])
-            assert places[0].offset == one.offset() + 1
-            assert places[1].offset <= start(0)
-        async with make() as consumer:
-            await consumer.subscribe(["t", "u"])
-            again = await consumer.consume(7, 60)
-            assert {(each.topic(), number(each)) for each in again} == {
-                (topic, n) for topic in ("t", "u") for n in range(4)
-            } - {(one.topic(), 0)}
-
-    run_coroutine(main)
+    gate = Gate("consume")
+    async with make(gate.over, auto__commit__interval__ms=0) as consumer:
+        await consumer.subscribe(["t", "u"])
+        one = await consumer.poll()
+        await gate.cancel(consumer.consume(7, 60))
+        await consumer.commit(asynchronous=False)
+        other = {"t": "u", "u": "t"}[one.topic()]
+        places = await consumer.committed([place(topic=one.topic()), place(topic=other)])
+        assert places[0].offset == one.offset() + 1
+        assert places[1].offset <= start(0)
+    async with make() as consumer:
+        await consumer.subscribe(["t", "u"])
+        again = await consumer.consume(7, 60)
+        assert {(each.topic(), number(each)) for each in again} == {
+            (topic, n) for topic in ("t", "u") for n in range(4)
+        } - {(one.topic(), 0)}
 
 
-def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
+async def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
     kafka: FakeKafka, make: Any
 ) -> None:
     """It may have been committed when it was given back: another member would not get it."""
@@ -426,30 +401,26 @@ def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
             consumer.unassign()
         return found
 
-    async def main() -> None:
-        async with make({"consume": taken_away}) as consumer:
-            await consumer.assign([place()])
-            await gate.cancel(consumer.consume(4, 60))
-            assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
-            found = [*await consumer.consume(3, 60), await consumer.poll()]
-            assert [number(each) for each in found] == [0, 1, 2, 3]
-            assert await consumer.consume(1, 0) == []
-
-    run_coroutine(main)
+    async with make({"consume": taken_away}) as consumer:
+        await consumer.assign([place()])
+        await gate.cancel(consumer.consume(4, 60))
+        assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
+        found = [*await consumer.consume(3, 60), await consumer.poll()]
+        assert [number(each) for each in found] == [0, 1, 2, 3]
+        assert await consumer.consume(1, 0) == []
 
 
-def test_what_a_cancelled_poll_segment_had_taken_comes_again(kafka: FakeKafka, make: Any) -> None:
+async def test_what_a_cancelled_poll_segment_had_taken_comes_again(
+    kafka: FakeKafka, make: Any
+) -> None:
     send(kafka, *range(6))
 
-    async def main() -> None:
-        gate = Gate("poll_segment")
-        async with make(gate.over) as consumer:
-            await consumer.subscribe(["t"])
-            await gate.cancel(consumer.poll_segment())
-            found = [await consumer.poll_segment() for _ in range(2)]
-            assert [each.kafka_offset for each in found] == [0, 1]
-
-    run_coroutine(main)
+    gate = Gate("poll_segment")
+    async with make(gate.over) as consumer:
+        await consumer.subscribe(["t"])
+        await gate.cancel(consumer.poll_segment())
+        found = [await consumer.poll_segment() for _ in range(2)]
+        assert [each.kafka_offset for each in found] == [0, 1]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -478,40 +449,34 @@ def test_whenever_a_call_is_cancelled_nothing_is_lost_and_nothing_comes_twice(
     assert run_coroutine(main) == list(range(300))
 
 
-def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
+async def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_waits(
     kafka: FakeKafka, make: Any
 ) -> None:
     send(kafka, *range(3))
 
-    async def main() -> None:
-        async with make(auto__commit__interval__ms=20) as consumer:
-            await consumer.subscribe(["t"])
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(consumer.consume(1000), 0.5)
-        async with make() as another:
-            await another.subscribe(["t"])
-            assert [number(each) for each in await another.consume(3, 60)] == [0, 1, 2]
-
-    run_coroutine(main)
+    async with make(auto__commit__interval__ms=20) as consumer:
+        await consumer.subscribe(["t"])
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.consume(1000), 0.5)
+    async with make() as another:
+        await another.subscribe(["t"])
+        assert [number(each) for each in await another.consume(3, 60)] == [0, 1, 2]
 
 
-def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"])
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(consumer.poll(), 0.05)
-            await asyncio.to_thread(send, kafka, 1)
-            assert number(await consumer.poll()) == 1
-
-    run_coroutine(main)
+async def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
+    async with make() as consumer:
+        await consumer.subscribe(["t"])
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.poll(), 0.05)
+        await asyncio.to_thread(send, kafka, 1)
+        assert number(await consumer.poll()) == 1
 
 
 # --- callbacks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
-def test_rebalance_callbacks_run_on_the_loop_with_this_consumer(
+async def test_rebalance_callbacks_run_on_the_loop_with_this_consumer(
     kafka: FakeKafka, make: Any, kind: str
 ) -> None:
     send(kafka, 1)
@@ -527,19 +492,18 @@ def test_rebalance_callbacks_run_on_the_loop_with_this_consumer(
 
         return later if kind == "async" else sync
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"], on_assign=note("assign"), on_revoke=note("revoke"))
-            assert number(await consumer.poll()) == 1
-        assert [each[0] for each in told] == ["assign", "revoke"]
-        assert all(each[1] is consumer for each in told)
-        assert [[at.topic for at in each[2]] for each in told] == [["t"], ["t"]]
-        assert {each[3] for each in told} == {threading.get_ident()}
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"], on_assign=note("assign"), on_revoke=note("revoke"))
+        assert number(await consumer.poll()) == 1
+    assert [each[0] for each in told] == ["assign", "revoke"]
+    assert all(each[1] is consumer for each in told)
+    assert [[at.topic for at in each[2]] for each in told] == [["t"], ["t"]]
+    assert {each[3] for each in told} == {threading.get_ident()}
 
 
-def test_a_callback_may_call_its_consumer_with_one_worker_only(kafka: FakeKafka, make: Any) -> None:
+async def test_a_callback_may_call_its_consumer_with_one_worker_only(
+    kafka: FakeKafka, make: Any
+) -> None:
     """Also several methods at once; the rebalance goes on when it has ended."""
     send(kafka, *range(5))
 
@@ -551,17 +515,14 @@ def test_a_callback_may_call_its_consumer_with_one_worker_only(kafka: FakeKafka,
         assert found == partitions
         await consumer.resume(partitions)
 
-    async def main() -> None:
-        with concurrent.futures.ThreadPoolExecutor(1) as executor:
-            async with make(executor=executor) as consumer:
-                await consumer.subscribe(["t"], on_assign=assigned)
-                assert number(await consumer.poll()) == 3
-            assert executor.submit(int).result() == 0  # it is not this consumer's to shut down
-
-    run_coroutine(main)
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        async with make(executor=executor) as consumer:
+            await consumer.subscribe(["t"], on_assign=assigned)
+            assert number(await consumer.poll()) == 3
+        assert executor.submit(int).result() == 0  # it is not this consumer's to shut down
 
 
-def test_positions_can_be_committed_while_partitions_are_given_back(
+async def test_positions_can_be_committed_while_partitions_are_given_back(
     kafka: FakeKafka, make: Any
 ) -> None:
     send(kafka, *range(3))
@@ -569,18 +530,17 @@ def test_positions_can_be_committed_while_partitions_are_given_back(
     async def revoked(consumer: AIOConsumer, _: Any) -> None:
         await consumer.commit(asynchronous=False)
 
-    async def main() -> None:
-        async with make(enable__auto__commit=False) as consumer:
-            await consumer.subscribe(["t"], on_revoke=revoked)
-            assert number(await consumer.poll()) == 0
-        async with make() as consumer:
-            await consumer.subscribe(["t"])
-            assert number(await consumer.poll()) == 1
-
-    run_coroutine(main)
+    async with make(enable__auto__commit=False) as consumer:
+        await consumer.subscribe(["t"], on_revoke=revoked)
+        assert number(await consumer.poll()) == 0
+    async with make() as consumer:
+        await consumer.subscribe(["t"])
+        assert number(await consumer.poll()) == 1
 
 
-def test_a_task_that_a_callback_left_behind_waits_for_its_turn(kafka: FakeKafka, make: Any) -> None:
+async def test_a_task_that_a_callback_left_behind_waits_for_its_turn(
+    kafka: FakeKafka, make: Any
+) -> None:
     send(kafka, 1, 2)
     left: list[asyncio.Task[Any]] = []
 
@@ -593,33 +553,27 @@ def test_a_task_that_a_callback_left_behind_waits_for_its_turn(kafka: FakeKafka,
 
     ended = asyncio.Event()
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"], on_assign=assigned)
-            assert number(await consumer.poll()) == 1
-            ended.set()
-            assert number(await left[0]) == 2
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"], on_assign=assigned)
+        assert number(await consumer.poll()) == 1
+        ended.set()
+        assert number(await left[0]) == 2
 
 
-def test_what_a_callback_raises_a_later_poll_raises(kafka: FakeKafka, make: Any) -> None:
+async def test_what_a_callback_raises_a_later_poll_raises(kafka: FakeKafka, make: Any) -> None:
     send(kafka, 1)
 
     async def assigned(*_: Any) -> None:
         raise LookupError("mine")
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"], on_assign=assigned)
-            with pytest.raises(LookupError, match="mine"):
-                await consumer.poll()
-            assert number(await consumer.poll()) == 1
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"], on_assign=assigned)
+        with pytest.raises(LookupError, match="mine"):
+            await consumer.poll()
+        assert number(await consumer.poll()) == 1
 
 
-def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: Any) -> None:
+async def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: Any) -> None:
     taken = iter([["a"], LookupError("mine"), ["b", "c"]])
 
     def consume(*_: Any) -> Any:
@@ -628,88 +582,77 @@ def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(make: A
             raise found
         return found
 
-    async def main() -> None:
-        async with make({"consume": consume}) as consumer:
-            assert await consumer.consume(3) == ["a"]
-            with pytest.raises(LookupError, match="mine"):
-                await consumer.consume(3)
-            assert await consumer.consume(2) == ["b", "c"]
-
-    run_coroutine(main)
+    async with make({"consume": consume}) as consumer:
+        assert await consumer.consume(3) == ["a"]
+        with pytest.raises(LookupError, match="mine"):
+            await consumer.consume(3)
+        assert await consumer.consume(2) == ["b", "c"]
 
 
-def test_on_commit_is_told_on_the_loop(kafka: FakeKafka, make: Any) -> None:
+async def test_on_commit_is_told_on_the_loop(kafka: FakeKafka, make: Any) -> None:
     send(kafka, *range(3))
     told: list[Any] = []
 
     async def committed(error: Any, partitions: Any) -> None:
         told.append((error, partitions[0].offset, threading.get_ident()))
 
-    async def main() -> None:
-        async with make(on_commit=committed, enable__auto__commit=False) as consumer:
-            await consumer.subscribe(["t"])
-            message = await consumer.poll()
-            await consumer.commit(message)
-            assert len(await consumer.consume(3, 0.3)) == 2
-            assert told == [(None, message.offset() + 1, threading.get_ident())]
-
-    run_coroutine(main)
+    async with make(on_commit=committed, enable__auto__commit=False) as consumer:
+        await consumer.subscribe(["t"])
+        message = await consumer.poll()
+        await consumer.commit(message)
+        assert len(await consumer.consume(3, 0.3)) == 2
+        assert told == [(None, message.offset() + 1, threading.get_ident())]
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("poll", (0,)), ("assignment", ())])
-def test_the_logger_is_used_on_the_loop(make: Any, name: str, arguments: tuple[int, ...]) -> None:
+async def test_the_logger_is_used_on_the_loop(
+    make: Any, name: str, arguments: tuple[int, ...]
+) -> None:
     class Logger:
         def log(self, *args: Any) -> None:
             told.append((args, threading.get_ident()))
 
     told: list[Any] = []
 
-    async def main() -> None:
-        async with make(logger=Logger()) as consumer:
-            logger = LoopLogger(consumer._inbox, Logger())
-            await asyncio.to_thread(logger.log, 4, "text")
-            await getattr(consumer, name)(*arguments)
-            await asyncio.sleep(0)
-            assert told == [((4, "text"), threading.get_ident())]
-
-    run_coroutine(main)
+    async with make(logger=Logger()) as consumer:
+        logger = LoopLogger(consumer._inbox, Logger())
+        await asyncio.to_thread(logger.log, 4, "text")
+        await getattr(consumer, name)(*arguments)
+        await asyncio.sleep(0)
+        assert told == [((4, "text"), threading.get_ident())]
 
 
-def test_a_line_is_logged_while_a_poll_waits(make: Any) -> None:
+async def test_a_line_is_logged_while_a_poll_waits(make: Any) -> None:
     """The poll's thread wakes the loop: librdkafka's own threads only leave the line."""
 
-    async def main() -> None:
-        logged = asyncio.Event()
+    logged = asyncio.Event()
 
-        class Logger:
-            def log(self, *_: Any) -> None:
-                logged.set()
+    class Logger:
+        def log(self, *_: Any) -> None:
+            logged.set()
 
-        async with make() as consumer:
-            waiting = asyncio.create_task(consumer.poll())
-            logger = LoopLogger(consumer._inbox, Logger())
-            await asyncio.to_thread(logger.log, 4, "text")
-            await asyncio.wait_for(logged.wait(), 10)
-            assert not waiting.done()
-        with pytest.raises(RuntimeError, match="Consumer closed"):
-            await waiting
-
-    run_coroutine(main)
+    async with make() as consumer:
+        waiting = asyncio.create_task(consumer.poll())
+        logger = LoopLogger(consumer._inbox, Logger())
+        await asyncio.to_thread(logger.log, 4, "text")
+        await asyncio.wait_for(logged.wait(), 10)
+        assert not waiting.done()
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        await waiting
 
 
-def test_a_callback_that_is_cancelled_is_no_cancelled_poll(kafka: FakeKafka, make: Any) -> None:
+async def test_a_callback_that_is_cancelled_is_no_cancelled_poll(
+    kafka: FakeKafka, make: Any
+) -> None:
     send(kafka, 1)
 
     async def assigned(*_: Any) -> None:
         raise asyncio.CancelledError
 
-    async def main() -> None:
-        async with make() as consumer:
-            await consumer.subscribe(["t"], on_assign=assigned)
-            with pytest.raises(RuntimeError, match="was cancelled"):
-                await consumer.poll()
-
-    run_coroutine(main)
+    async with make() as consumer:
+        await consumer.subscribe(["t"], on_assign=assigned)
+        with pytest.raises(RuntimeError, match="was cancelled"):
+            await consumer.poll()
 
 
 def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
@@ -732,79 +675,66 @@ def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_close_commits_what_was_handed_out(kafka: FakeKafka, make: Any) -> None:
+async def test_close_commits_what_was_handed_out(kafka: FakeKafka, make: Any) -> None:
     send(kafka, *range(5))
 
-    async def main() -> None:
-        for expected in ([0, 1], [2, 3, 4]):
-            async with make() as consumer:
-                await consumer.subscribe(["t"])
-                found = await consumer.consume(len(expected), 10)
-                assert [number(each) for each in found] == expected
-
-    run_coroutine(main)
+    for expected in ([0, 1], [2, 3, 4]):
+        async with make() as consumer:
+            await consumer.subscribe(["t"])
+            found = await consumer.consume(len(expected), 10)
+            assert [number(each) for each in found] == expected
 
 
-def test_close_ends_who_waits(make: Any) -> None:
-    async def main() -> None:
-        consumer = make()
-        await consumer.subscribe(["t"])
-        waiting = [asyncio.create_task(consumer.poll()) for _ in range(2)]
-        await asyncio.sleep(0)
-        await consumer.close()
-        found = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [str(each) for each in found] == ["Consumer closed"] * 2
-
-    run_coroutine(main)
+async def test_close_ends_who_waits(make: Any) -> None:
+    consumer = make()
+    await consumer.subscribe(["t"])
+    waiting = [asyncio.create_task(consumer.poll()) for _ in range(2)]
+    await asyncio.sleep(0)
+    await consumer.close()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [str(each) for each in found] == ["Consumer closed"] * 2
 
 
-def test_close_waits_for_nobody_elses_work_in_its_threads(make: Any) -> None:
+async def test_close_waits_for_nobody_elses_work_in_its_threads(make: Any) -> None:
     """The loop would stand still meanwhile."""
 
-    async def main() -> None:
-        consumer = make()
-        closed = threading.Event()
-        running = consumer.executor.submit(closed.wait, 10)
-        await consumer.close()
-        closed.set()
-        assert running.result()
-
-    run_coroutine(main)
+    consumer = make()
+    closed = threading.Event()
+    running = consumer.executor.submit(closed.wait, 10)
+    await consumer.close()
+    closed.set()
+    assert running.result()
 
 
-def test_a_cancelled_close_goes_on(kafka: FakeKafka, make: Any) -> None:
+async def test_a_cancelled_close_goes_on(kafka: FakeKafka, make: Any) -> None:
     send(kafka, *range(3))
 
-    async def main() -> None:
-        gate = Gate("close")
-        consumer = make(gate.over)
-        await consumer.subscribe(["t"])
-        assert number(await consumer.poll()) == 0
-        await gate.cancel(consumer.close())
-        await consumer._ending
-        async with make() as other:
-            await other.subscribe(["t"])
-            assert number(await other.poll()) == 1
-
-    run_coroutine(main)
+    gate = Gate("close")
+    consumer = make(gate.over)
+    await consumer.subscribe(["t"])
+    assert number(await consumer.poll()) == 0
+    await gate.cancel(consumer.close())
+    await consumer._ending
+    async with make() as other:
+        await other.subscribe(["t"])
+        assert number(await other.poll()) == 1
 
 
-def test_close_raises_what_a_callback_raised_and_is_closed(kafka: FakeKafka, make: Any) -> None:
+async def test_close_raises_what_a_callback_raised_and_is_closed(
+    kafka: FakeKafka, make: Any
+) -> None:
     send(kafka, 1)
 
     async def revoked(*_: Any) -> None:
         raise LookupError("mine")
 
-    async def main() -> None:
-        consumer = make()
-        await consumer.subscribe(["t"], on_revoke=revoked)
-        await consumer.poll()
-        with pytest.raises(LookupError, match="mine"):
-            await consumer.close()
-        with pytest.raises(RuntimeError, match="Consumer closed"):
-            await consumer.poll(0)
-
-    run_coroutine(main)
+    consumer = make()
+    await consumer.subscribe(["t"], on_revoke=revoked)
+    await consumer.poll()
+    with pytest.raises(LookupError, match="mine"):
+        await consumer.close()
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        await consumer.poll(0)
 
 
 def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:

@@ -105,111 +105,93 @@ def test_confluent_kafkas_buffer_arguments_are_settings_here(
     assert (settings.segment_rows, settings.linger) == (rows, linger)
 
 
-def test_a_future_is_the_records_message(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            futures = [
-                await producer.produce(
-                    "t", {"n": n}, f"k{n}", headers=[("h", str(n))], timestamp=100 + n
-                )
-                for n in range(3)
-            ]
-            for n, message in enumerate(await asyncio.gather(*futures)):
-                assert message.error() is None
-                assert message.value() == {"n": n}
-                assert message.key() == f"k{n}".encode()
-                assert message.headers() == [("h", b"%d" % n)]
-                assert message.timestamp()[1] == 100 + n
-                assert (message.topic(), message.partition()) == ("t", 0)
-                assert message.offset() == pack(0, n, 3)
-
-    run_coroutine(main)
+async def test_a_future_is_the_records_message(kafka: FakeKafka, make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        futures = [
+            await producer.produce(
+                "t", {"n": n}, f"k{n}", headers=[("h", str(n))], timestamp=100 + n
+            )
+            for n in range(3)
+        ]
+        for n, message in enumerate(await asyncio.gather(*futures)):
+            assert message.error() is None
+            assert message.value() == {"n": n}
+            assert message.key() == f"k{n}".encode()
+            assert message.headers() == [("h", b"%d" % n)]
+            assert message.timestamp()[1] == 100 + n
+            assert (message.topic(), message.partition()) == ("t", 0)
+            assert message.offset() == pack(0, n, 3)
     assert numbers(kafka) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("encoding", ["none", "parquet"])
-def test_plain_messages_have_futures_too(kafka: FakeKafka, make: Any, encoding: str) -> None:
-    async def main() -> None:
-        async with make(columnar__encoding=encoding) as producer:
-            future = await producer.produce("t", b"v", b"k", headers={"h": "1"}, timestamp=7)
-            message = await future
-            assert (message.value(), message.key()) == (b"v", b"k")
-            assert message.headers() == [("h", b"1")]
-            assert message.timestamp()[1] == 7
-
-    run_coroutine(main)
+async def test_plain_messages_have_futures_too(kafka: FakeKafka, make: Any, encoding: str) -> None:
+    async with make(columnar__encoding=encoding) as producer:
+        future = await producer.produce("t", b"v", b"k", headers={"h": "1"}, timestamp=7)
+        message = await future
+        assert (message.value(), message.key()) == (b"v", b"k")
+        assert message.headers() == [("h", b"1")]
+        assert message.timestamp()[1] == 7
     assert [each.value() for each in kafka.records("t")] == [b"v"]
 
 
-def test_a_row_that_does_not_fit_fails_its_future_alone(kafka: FakeKafka, make: Any) -> None:
+async def test_a_row_that_does_not_fit_fails_its_future_alone(kafka: FakeKafka, make: Any) -> None:
     """Found at once or when its chunk is converted: it is the future that raises."""
 
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            rows = [{"n": 1}, {"m": 1}, {"n": 1 << 70}, {"n": 2}]
-            futures = [await producer.produce("t", row) for row in rows]
-            found = await asyncio.gather(*futures, return_exceptions=True)
-            assert [each.value() for each in (found[0], found[3])] == [{"n": 1}, {"n": 2}]
-            assert isinstance(found[1], RowError)
-            assert code(futures[2]) == KafkaError._VALUE_SERIALIZATION
-            with pytest.raises(TypeError):
-                await producer.produce("t", object())
-
-    run_coroutine(main)
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        rows = [{"n": 1}, {"m": 1}, {"n": 1 << 70}, {"n": 2}]
+        futures = [await producer.produce("t", row) for row in rows]
+        found = await asyncio.gather(*futures, return_exceptions=True)
+        assert [each.value() for each in (found[0], found[3])] == [{"n": 1}, {"n": 2}]
+        assert isinstance(found[1], RowError)
+        assert code(futures[2]) == KafkaError._VALUE_SERIALIZATION
+        with pytest.raises(TypeError):
+            await producer.produce("t", object())
     assert numbers(kafka) == [1, 2]
 
 
-def test_what_the_broker_refuses_fails_the_futures(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.fail_next(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-            futures = [await producer.produce("t", {"n": n}) for n in range(2)]
-            await producer.flush()
-            assert {code(each) for each in futures} == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
-            unknown = await producer.produce("t", {"n": 1}, partition=7)
-            await producer.flush()
-            assert code(unknown) == KafkaError._UNKNOWN_PARTITION
-
-    run_coroutine(main)
+async def test_what_the_broker_refuses_fails_the_futures(kafka: FakeKafka, make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        kafka.fail_next(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        futures = [await producer.produce("t", {"n": n}) for n in range(2)]
+        await producer.flush()
+        assert {code(each) for each in futures} == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+        unknown = await producer.produce("t", {"n": 1}, partition=7)
+        await producer.flush()
+        assert code(unknown) == KafkaError._UNKNOWN_PARTITION
     assert numbers(kafka) == []
 
 
-def test_a_cancelled_future_changes_nothing_sent(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            futures = [await producer.produce("t", {"n": n}) for n in range(3)]
-            futures[1].cancel()
-            await producer.flush()
-            assert [each.cancelled() for each in futures] == [False, True, False]
-            assert futures[2].result().value() == {"n": 2}
-
-    run_coroutine(main)
+async def test_a_cancelled_future_changes_nothing_sent(kafka: FakeKafka, make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        futures = [await producer.produce("t", {"n": n}) for n in range(3)]
+        futures[1].cancel()
+        await producer.flush()
+        assert [each.cancelled() for each in futures] == [False, True, False]
+        assert futures[2].result().value() == {"n": 2}
     assert numbers(kafka) == [0, 1, 2]
 
 
-def test_arrow_data_has_one_future(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            future = await producer.produce_arrow("t", pa.table({"n": [1, 2, 3]}))
-            message = await future
-            assert (message.records, message.failed) == (3, 0)
-            assert isinstance(
-                (await producer.produce_arrow("unknown", pa.table({"n": [1]}))).exception(),
-                SchemaError,
-            )
-            with pytest.raises(TypeError):
-                await producer.produce_arrow("t", [1, 2])
-
-    run_coroutine(main)
+async def test_arrow_data_has_one_future(kafka: FakeKafka, make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        future = await producer.produce_arrow("t", pa.table({"n": [1, 2, 3]}))
+        message = await future
+        assert (message.records, message.failed) == (3, 0)
+        assert isinstance(
+            (await producer.produce_arrow("unknown", pa.table({"n": [1]}))).exception(),
+            SchemaError,
+        )
+        with pytest.raises(TypeError):
+            await producer.produce_arrow("t", [1, 2])
     assert numbers(kafka) == [1, 2, 3]
 
 
-def test_a_stream_is_read_once_though_there_was_no_room_at_first(make: Any) -> None:
+async def test_a_stream_is_read_once_though_there_was_no_room_at_first(make: Any) -> None:
     tried: list[int] = []
 
     def produce_arrow(_: Any, __: str, data: Any, *, on_delivery: Any, **___: Any) -> None:
@@ -218,105 +200,89 @@ def test_a_stream_is_read_once_though_there_was_no_room_at_first(make: Any) -> N
             raise BufferError
         on_delivery(None, "report")
 
-    async def main() -> None:
-        table = pa.table({"n": [1, 2]})
-        stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
-        async with make({"produce_arrow": produce_arrow}) as producer:
-            assert await (await producer.produce_arrow("t", stream)) == "report"
-
-    run_coroutine(main)
+    table = pa.table({"n": [1, 2]})
+    stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    async with make({"produce_arrow": produce_arrow}) as producer:
+        assert await (await producer.produce_arrow("t", stream)) == "report"
     assert tried == [2, 2, 2]
 
 
 # --- room -----------------------------------------------------------------------------------------
 
 
-def test_produce_waits_for_room_and_who_waits_is_served_in_order(
+async def test_produce_waits_for_room_and_who_waits_is_served_in_order(
     kafka: FakeKafka, make: Any
 ) -> None:
-    async def main() -> None:
-        async with make(queue__buffering__max__messages=2) as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.hold()
-            tasks = [asyncio.create_task(producer.produce("t", {"n": n})) for n in range(10)]
-            done, waiting = await asyncio.wait(tasks, timeout=0.3)
-            assert done == set(tasks[:2])
-            assert waiting == set(tasks[2:])
-            kafka.release()
-            futures = await asyncio.gather(*tasks)
-            messages = await asyncio.gather(*futures)
-            assert [each.value()["n"] for each in messages] == list(range(10))
-
-    run_coroutine(main)
+    async with make(queue__buffering__max__messages=2) as producer:
+        await producer.set_schema("t", SCHEMA)
+        kafka.hold()
+        tasks = [asyncio.create_task(producer.produce("t", {"n": n})) for n in range(10)]
+        done, waiting = await asyncio.wait(tasks, timeout=0.3)
+        assert done == set(tasks[:2])
+        assert waiting == set(tasks[2:])
+        kafka.release()
+        futures = await asyncio.gather(*tasks)
+        messages = await asyncio.gather(*futures)
+        assert [each.value()["n"] for each in messages] == list(range(10))
     assert numbers(kafka) == list(range(10))
 
 
-def test_who_comes_when_there_is_room_again_comes_after_who_waited(
+async def test_who_comes_when_there_is_room_again_comes_after_who_waited(
     kafka: FakeKafka, make: Any
 ) -> None:
-    async def main() -> None:
-        async with make(queue__buffering__max__messages=1) as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.hold()
-            await producer.produce("t", {"n": 0})
-            waiting = asyncio.create_task(producer.produce("t", {"n": 1}))
-            await asyncio.sleep(0)
-            kafka.release()
-            producer._producer.flush()  # there is room now, and the loop had no turn to say so
-            assert len(producer._producer) == 0
-            await producer.produce("t", {"n": 2})
-            assert waiting.done()
-
-    run_coroutine(main)
+    async with make(queue__buffering__max__messages=1) as producer:
+        await producer.set_schema("t", SCHEMA)
+        kafka.hold()
+        await producer.produce("t", {"n": 0})
+        waiting = asyncio.create_task(producer.produce("t", {"n": 1}))
+        await asyncio.sleep(0)
+        kafka.release()
+        producer._producer.flush()  # there is room now, and the loop had no turn to say so
+        assert len(producer._producer) == 0
+        await producer.produce("t", {"n": 2})
+        assert waiting.done()
     assert numbers(kafka) == [0, 1, 2]
 
 
-def test_who_is_cancelled_while_it_waits_for_room_is_not_taken(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make(queue__buffering__max__messages=1) as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.hold()
-            tasks = [asyncio.create_task(producer.produce("t", {"n": n})) for n in range(4)]
-            await tasks[0]
-            tasks[1].cancel()
-            tasks[2].cancel()
-            kafka.release()
-            await (await tasks[3])
-            assert [each.cancelled() for each in tasks] == [False, True, True, False]
-
-    run_coroutine(main)
+async def test_who_is_cancelled_while_it_waits_for_room_is_not_taken(
+    kafka: FakeKafka, make: Any
+) -> None:
+    async with make(queue__buffering__max__messages=1) as producer:
+        await producer.set_schema("t", SCHEMA)
+        kafka.hold()
+        tasks = [asyncio.create_task(producer.produce("t", {"n": n})) for n in range(4)]
+        await tasks[0]
+        tasks[1].cancel()
+        tasks[2].cancel()
+        kafka.release()
+        await (await tasks[3])
+        assert [each.cancelled() for each in tasks] == [False, True, True, False]
     assert numbers(kafka) == [0, 3]
 
 
-def test_the_queue_of_librdkafka_is_waited_for_too(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make(columnar__encoding="none") as producer:
-            kafka.refuse_next(count=2)
-            await (await producer.produce("t", b"v"))
-
-    run_coroutine(main)
+async def test_the_queue_of_librdkafka_is_waited_for_too(kafka: FakeKafka, make: Any) -> None:
+    async with make(columnar__encoding="none") as producer:
+        kafka.refuse_next(count=2)
+        await (await producer.produce("t", b"v"))
     assert [each.value() for each in kafka.records("t")] == [b"v"]
 
 
-def test_a_loop_that_produces_all_the_time_lets_others_run(make: Any) -> None:
-    async def main() -> None:
-        turns = 0
+async def test_a_loop_that_produces_all_the_time_lets_others_run(make: Any) -> None:
+    turns = 0
 
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        async with make(columnar__linger__ms=60_000) as producer:
-            await producer.set_schema("t", SCHEMA)
-            task = asyncio.create_task(other())
-            for n in range(10 * _PAUSE):
-                await producer.produce("t", {"n": n})
-            task.cancel()
-            assert turns >= 10
-
-    run_coroutine(main)
+    async with make(columnar__linger__ms=60_000) as producer:
+        await producer.set_schema("t", SCHEMA)
+        task = asyncio.create_task(other())
+        for n in range(10 * _PAUSE):
+            await producer.produce("t", {"n": n})
+        task.cancel()
+        assert turns >= 10
 
 
 def test_reports_of_many_records_are_few_wake_ups(kafka: FakeKafka, make: Any) -> None:
@@ -345,99 +311,83 @@ def test_reports_of_many_records_are_few_wake_ups(kafka: FakeKafka, make: Any) -
 
 
 @pytest.mark.parametrize("where", ["on_delivery", "callback", "configuration"])
-def test_a_delivery_callback_runs_on_the_loop_before_the_future_is_done(
+async def test_a_delivery_callback_runs_on_the_loop_before_the_future_is_done(
     make: Any, where: str
 ) -> None:
     seen: list[Any] = []
 
-    async def main() -> None:
-        future: asyncio.Future[Any] | None = None
+    future: asyncio.Future[Any] | None = None
 
-        def report(error: Any, message: Any) -> None:
-            assert future is not None
-            seen.append((error, message.value(), threading.get_ident(), future.done()))
+    def report(error: Any, message: Any) -> None:
+        assert future is not None
+        seen.append((error, message.value(), threading.get_ident(), future.done()))
 
-        config = {"on_delivery": report} if where == "configuration" else {"on_delivery": None}
-        given = {} if where == "configuration" else {where: report}
-        async with make(**config) as producer:
-            await producer.set_schema("t", SCHEMA)
-            future = await producer.produce("t", {"n": 1}, **given)
-            await future
-
-    run_coroutine(main)
+    config = {"on_delivery": report} if where == "configuration" else {"on_delivery": None}
+    given = {} if where == "configuration" else {where: report}
+    async with make(**config) as producer:
+        await producer.set_schema("t", SCHEMA)
+        future = await producer.produce("t", {"n": 1}, **given)
+        await future
     assert seen == [(None, {"n": 1}, threading.get_ident(), False)]
 
 
 @pytest.mark.parametrize("where", ["on_delivery", "callback", "configuration"])
-def test_a_delivery_callback_may_be_false(make: Any, where: str) -> None:
+async def test_a_delivery_callback_may_be_false(make: Any, where: str) -> None:
     reports = Reports()
 
-    async def main() -> None:
-        given = {} if where == "configuration" else {where: reports}
-        async with make(**({} if given else {"on_delivery": reports})) as producer:
-            await producer.set_schema("t", SCHEMA)
-            await (await producer.produce("t", {"n": 1}, **given))
-
-    run_coroutine(main)
+    given = {} if where == "configuration" else {where: reports}
+    async with make(**({} if given else {"on_delivery": reports})) as producer:
+        await producer.set_schema("t", SCHEMA)
+        await (await producer.produce("t", {"n": 1}, **given))
     assert [(error, message.value()) for error, message in reports] == [(None, {"n": 1})]
 
 
-def test_an_async_delivery_callback_has_ended_when_close_returns(make: Any) -> None:
+async def test_an_async_delivery_callback_has_ended_when_close_returns(make: Any) -> None:
     seen: list[Any] = []
 
-    async def main() -> None:
-        async def report(error: Any, message: Any) -> None:
-            await asyncio.wait({producer._poller.ended})
-            for _ in range(100):  # turns of the loop; a `close` that waits for nobody takes a few
-                await asyncio.sleep(0)
-            seen.append((error, message.value()))
+    async def report(error: Any, message: Any) -> None:
+        await asyncio.wait({producer._poller.ended})
+        for _ in range(100):  # turns of the loop; a `close` that waits for nobody takes a few
+            await asyncio.sleep(0)
+        seen.append((error, message.value()))
 
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            await producer.produce("t", {"n": 1}, on_delivery=report)
-
-    run_coroutine(main)
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        await producer.produce("t", {"n": 1}, on_delivery=report)
     assert seen == [(None, {"n": 1})]
 
 
-def test_a_delivery_callback_that_raises_harms_no_future(make: Any) -> None:
-    async def main() -> None:
-        told: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            futures = [
-                await producer.produce("t", {"n": n}, on_delivery=lambda *_: 1 / 0)
-                for n in range(3)
-            ]
-            await asyncio.gather(*futures)
-        assert [type(each["exception"]) for each in told] == [ZeroDivisionError] * 3
-
-    run_coroutine(main)
+async def test_a_delivery_callback_that_raises_harms_no_future(make: Any) -> None:
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        futures = [
+            await producer.produce("t", {"n": n}, on_delivery=lambda *_: 1 / 0) for n in range(3)
+        ]
+        await asyncio.gather(*futures)
+    assert [type(each["exception"]) for each in told] == [ZeroDivisionError] * 3
 
 
-def test_an_async_delivery_callback_may_produce_flush_and_close(
+async def test_an_async_delivery_callback_may_produce_flush_and_close(
     kafka: FakeKafka, make: Any
 ) -> None:
-    async def main() -> None:
-        closed = asyncio.Event()
-        producer = make()
+    closed = asyncio.Event()
+    producer = make()
 
-        async def report(_: Any, message: Any) -> None:
-            n = message.value()["n"]
-            if n < 3:
-                await producer.produce("t", {"n": n + 1}, on_delivery=report)
-                await producer.flush()
-            else:
-                await producer.close()
-                closed.set()
+    async def report(_: Any, message: Any) -> None:
+        n = message.value()["n"]
+        if n < 3:
+            await producer.produce("t", {"n": n + 1}, on_delivery=report)
+            await producer.flush()
+        else:
+            await producer.close()
+            closed.set()
 
-        await producer.set_schema("t", SCHEMA)
-        await producer.produce("t", {"n": 0}, on_delivery=report)
-        await closed.wait()
-        await producer.close()
-
-    run_coroutine(main)
+    await producer.set_schema("t", SCHEMA)
+    await producer.produce("t", {"n": 0}, on_delivery=report)
+    await closed.wait()
+    await producer.close()
     assert numbers(kafka) == [0, 1, 2, 3]
 
 
@@ -445,52 +395,39 @@ def test_an_async_delivery_callback_may_produce_flush_and_close(
 @pytest.mark.parametrize(
     ("name", "setting"), [("stats_cb", {"statistics.interval.ms": 1}), ("error_cb", {})]
 )
-def test_librdkafkas_callbacks_run_on_the_loop(
+async def test_librdkafkas_callbacks_run_on_the_loop(
     name: str, setting: dict[str, Any], kind: str
 ) -> None:
     """No broker is needed: there are statistics without one, and an error that there is none."""
+    called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def callback(_: Any) -> None:
+        if not called.done():
+            called.set_result(threading.get_ident())
 
-        def callback(_: Any) -> None:
-            if not called.done():
-                called.set_result(threading.get_ident())
+    async def async_callback(given: Any) -> None:
+        await asyncio.sleep(0)
+        callback(given)
 
-        async def async_callback(given: Any) -> None:
-            await asyncio.sleep(0)
-            callback(given)
-
-        chosen = callback if kind == "sync" else async_callback
-        async with AIOProducer({"log_level": 0, name: chosen} | setting | NOWHERE):
-            assert await called == threading.get_ident()
-
-    run_coroutine(main)
+    chosen = callback if kind == "sync" else async_callback
+    async with AIOProducer({"log_level": 0, name: chosen} | setting | NOWHERE):
+        assert await called == threading.get_ident()
 
 
-def test_a_logger_is_called_on_the_loop() -> None:
+async def test_a_logger_is_called_on_the_loop() -> None:
     class Logger(logging.Logger):
         def log(self, *args: Any, **kwargs: Any) -> None:
             if not called.done():
                 called.set_result(threading.get_ident())
 
-    called: asyncio.Future[int]
-
-    async def main() -> None:
-        nonlocal called
-        called = asyncio.get_running_loop().create_future()
-        async with AIOProducer({"logger": Logger("aio")} | NOWHERE):
-            assert await called == threading.get_ident()
-
-    run_coroutine(main)
+    called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    async with AIOProducer({"logger": Logger("aio")} | NOWHERE):
+        assert await called == threading.get_ident()
 
 
-def test_a_callback_that_cannot_be_called_is_confluent_kafkas_error() -> None:
-    async def main() -> None:
-        with pytest.raises(TypeError, match="callable"):
-            AIOProducer({"error_cb": 1} | NOWHERE)
-
-    run_coroutine(main)
+async def test_a_callback_that_cannot_be_called_is_confluent_kafkas_error() -> None:
+    with pytest.raises(TypeError, match="callable"):
+        AIOProducer({"error_cb": 1} | NOWHERE)
 
 
 # --- threads --------------------------------------------------------------------------------------
@@ -517,23 +454,20 @@ def test_all_that_blocks_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", BLOCKING)
-def test_what_blocks_runs_in_the_executor(make: Any, name: str) -> None:
+async def test_what_blocks_runs_in_the_executor(make: Any, name: str) -> None:
     called: list[Any] = []
     wrapped = "set_schema" if name == "setSchema" else name
 
     def method(_: Any, *args: Any, **__: Any) -> None:
         called.append((threading.current_thread().name, args))
 
-    async def main() -> None:
-        with concurrent.futures.ThreadPoolExecutor(1, "mine") as executor:
-            producer = make({wrapped: method})
-            producer.executor, executors = executor, producer.executor
-            executors.shutdown()
-            await getattr(producer, name)(*BLOCKING[name])
-            await producer.close()
-            assert executor.submit(int).result() == 0
-
-    run_coroutine(main)
+    with concurrent.futures.ThreadPoolExecutor(1, "mine") as executor:
+        producer = make({wrapped: method})
+        producer.executor, executors = executor, producer.executor
+        executors.shutdown()
+        await getattr(producer, name)(*BLOCKING[name])
+        await producer.close()
+        assert executor.submit(int).result() == 0
     thread, args = called[0]
     assert thread == "mine_0"
     if name != "flush":
@@ -565,7 +499,7 @@ def test_produce_runs_on_the_loop_reports_do_not_and_the_end_does_not(make: Any)
     assert threads == {"produce": {threading.get_ident()}, "poll": {poller}, "close": {poller}}
 
 
-def test_a_poll_that_fails_is_logged_and_the_next_one_is_made(
+async def test_a_poll_that_fails_is_logged_and_the_next_one_is_made(
     make: Any, kafka: FakeKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = iter([ZeroDivisionError("once"), ZeroDivisionError("twice")])
@@ -575,176 +509,146 @@ def test_a_poll_that_fails_is_logged_and_the_next_one_is_made(
             raise each
         return kafka.Producer.poll(self, timeout)
 
-    async def main() -> None:
-        async with make({"poll": poll}) as producer:
-            await producer.set_schema("t", SCHEMA)
-            await (await producer.produce("t", {"n": 1}))
-
-    run_coroutine(main)
+    async with make({"poll": poll}) as producer:
+        await producer.set_schema("t", SCHEMA)
+        await (await producer.produce("t", {"n": 1}))
     assert [str(each.exc_info[1]) for each in caplog.records if each.exc_info] == ["once", "twice"]
 
 
 # --- poll, flush, purge, transactions -------------------------------------------------------------
 
 
-def test_poll_returns_how_many_were_served_since_the_last(make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            assert await producer.poll(0) == 0
-            assert await producer.poll(0.01) == 0
-            await producer.set_schema("t", SCHEMA)
-            for n in range(3):
-                await producer.produce("t", {"n": n})
-            assert await producer.poll(-1) == 3
-            assert await producer.poll() == 0
-
-    run_coroutine(main)
+async def test_poll_returns_how_many_were_served_since_the_last(make: Any) -> None:
+    async with make() as producer:
+        assert await producer.poll(0) == 0
+        assert await producer.poll(0.01) == 0
+        await producer.set_schema("t", SCHEMA)
+        for n in range(3):
+            await producer.produce("t", {"n": n})
+        assert await producer.poll(-1) == 3
+        assert await producer.poll() == 0
 
 
-def test_flush_sends_and_waits_no_longer_than_it_may(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make(columnar__linger__ms=60_000) as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.hold()
-            futures = [await producer.produce("t", {"n": n}) for n in range(3)]
-            assert await producer.flush(0.01) == 3
-            assert len(producer) == 3
-            kafka.release()
-            assert await producer.flush() == 0
-            assert all(each.done() for each in futures)
-            assert len(producer) == 0
-
-    run_coroutine(main)
+async def test_flush_sends_and_waits_no_longer_than_it_may(kafka: FakeKafka, make: Any) -> None:
+    async with make(columnar__linger__ms=60_000) as producer:
+        await producer.set_schema("t", SCHEMA)
+        kafka.hold()
+        futures = [await producer.produce("t", {"n": n}) for n in range(3)]
+        assert await producer.flush(0.01) == 3
+        assert len(producer) == 3
+        kafka.release()
+        assert await producer.flush() == 0
+        assert all(each.done() for each in futures)
+        assert len(producer) == 0
 
 
-def test_a_record_is_outstanding_until_its_future_is_done(make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            future = await producer.produce("t", {"n": 1})
-            producer._producer.flush()  # its report has run, and the loop had no turn since
-            assert not future.done()
-            assert len(producer) == 1
-            await future
-            assert len(producer) == 0
-
-    run_coroutine(main)
+async def test_a_record_is_outstanding_until_its_future_is_done(make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        future = await producer.produce("t", {"n": 1})
+        producer._producer.flush()  # its report has run, and the loop had no turn since
+        assert not future.done()
+        assert len(producer) == 1
+        await future
+        assert len(producer) == 0
 
 
-def test_what_is_purged_fails_its_futures(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make(columnar__linger__ms=60_000) as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.hold()
-            futures = [await producer.produce("t", {"n": n}) for n in range(3)]
-            await producer.purge()
-            await asyncio.wait(futures)
-            assert {code(each) for each in futures} == {KafkaError._PURGE_QUEUE}
-
-    run_coroutine(main)
+async def test_what_is_purged_fails_its_futures(kafka: FakeKafka, make: Any) -> None:
+    async with make(columnar__linger__ms=60_000) as producer:
+        await producer.set_schema("t", SCHEMA)
+        kafka.hold()
+        futures = [await producer.produce("t", {"n": n}) for n in range(3)]
+        await producer.purge()
+        await asyncio.wait(futures)
+        assert {code(each) for each in futures} == {KafkaError._PURGE_QUEUE}
     assert numbers(kafka) == []
 
 
-def test_transactions_commit_and_abort(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        async with make(transactional__id="x") as producer:
-            await producer.set_schema("t", SCHEMA)
-            await producer.init_transactions()
-            outside = await producer.produce("t", {"n": 0})
-            assert code(outside) == KafkaError._STATE
-            await producer.begin_transaction()
-            stored = await producer.produce("t", {"n": 1})
-            await producer.commit_transaction()
-            assert stored.result().value() == {"n": 1}
-            await producer.begin_transaction()
-            aborted = await producer.produce("t", {"n": 2})
-            await producer.abort_transaction()
-            assert code(aborted) == KafkaError._PURGE_QUEUE
-
-    run_coroutine(main)
+async def test_transactions_commit_and_abort(kafka: FakeKafka, make: Any) -> None:
+    async with make(transactional__id="x") as producer:
+        await producer.set_schema("t", SCHEMA)
+        await producer.init_transactions()
+        outside = await producer.produce("t", {"n": 0})
+        assert code(outside) == KafkaError._STATE
+        await producer.begin_transaction()
+        stored = await producer.produce("t", {"n": 1})
+        await producer.commit_transaction()
+        assert stored.result().value() == {"n": 1}
+        await producer.begin_transaction()
+        aborted = await producer.produce("t", {"n": 2})
+        await producer.abort_transaction()
+        assert code(aborted) == KafkaError._PURGE_QUEUE
     assert numbers(kafka) == [1]
 
 
-def test_a_transaction_with_a_failed_record_does_not_commit(make: Any) -> None:
-    async def main() -> None:
-        async with make(transactional__id="x") as producer:
-            await producer.set_schema("t", CODES)
-            await producer.init_transactions()
-            await producer.begin_transaction()
-            bad = await producer.produce("t", {"n": 1, "code": b"long"})
-            with pytest.raises(KafkaException) as caught:
-                await producer.commit_transaction()
-            assert caught.value.args[0].txn_requires_abort()
-            assert code(bad) == KafkaError._VALUE_SERIALIZATION
-            await producer.abort_transaction()
-
-    run_coroutine(main)
+async def test_a_transaction_with_a_failed_record_does_not_commit(make: Any) -> None:
+    async with make(transactional__id="x") as producer:
+        await producer.set_schema("t", CODES)
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        bad = await producer.produce("t", {"n": 1, "code": b"long"})
+        with pytest.raises(KafkaException) as caught:
+            await producer.commit_transaction()
+        assert caught.value.args[0].txn_requires_abort()
+        assert code(bad) == KafkaError._VALUE_SERIALIZATION
+        await producer.abort_transaction()
 
 
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_close_sends_what_is_outstanding_and_its_futures_are_done(
+async def test_close_sends_what_is_outstanding_and_its_futures_are_done(
     kafka: FakeKafka, make: Any
 ) -> None:
-    async def main() -> None:
-        producer = make(columnar__linger__ms=60_000)
-        await producer.set_schema("t", SCHEMA)
-        kafka.hold()
-        futures = [await producer.produce("t", {"n": n}) for n in range(3)]
-        closing = [asyncio.create_task(producer.close()) for _ in range(2)]
-        flushing = asyncio.create_task(producer.flush(0))
-        done, _ = await asyncio.wait(closing, timeout=0.05)
-        assert not done
-        kafka.release()
-        await asyncio.gather(*closing)
-        assert [each.result().value() for each in futures] == [{"n": n} for n in range(3)]
-        with pytest.raises(RuntimeError, match="closed"):
-            await flushing
-
-    run_coroutine(main)
+    producer = make(columnar__linger__ms=60_000)
+    await producer.set_schema("t", SCHEMA)
+    kafka.hold()
+    futures = [await producer.produce("t", {"n": n}) for n in range(3)]
+    closing = [asyncio.create_task(producer.close()) for _ in range(2)]
+    flushing = asyncio.create_task(producer.flush(0))
+    done, _ = await asyncio.wait(closing, timeout=0.05)
+    assert not done
+    kafka.release()
+    await asyncio.gather(*closing)
+    assert [each.result().value() for each in futures] == [{"n": n} for n in range(3)]
+    with pytest.raises(RuntimeError, match="closed"):
+        await flushing
     assert numbers(kafka) == [0, 1, 2]
 
 
-def test_a_closed_producer_refuses_everything_but_close(make: Any) -> None:
-    async def main() -> None:
-        producer = make()
-        await producer.close()
-        await producer.close()
-        assert len(producer) == 0
-        calls = {name: getattr(producer, name)(*args) for name, args in BLOCKING.items()}
-        calls |= {"produce": producer.produce("t", {"n": 1}), "poll": producer.poll()}
-        for call in calls.values():
-            with pytest.raises(RuntimeError, match="Producer has been closed"):
-                await call
-
-    run_coroutine(main)
+async def test_a_closed_producer_refuses_everything_but_close(make: Any) -> None:
+    producer = make()
+    await producer.close()
+    await producer.close()
+    assert len(producer) == 0
+    calls = {name: getattr(producer, name)(*args) for name, args in BLOCKING.items()}
+    calls |= {"produce": producer.produce("t", {"n": 1}), "poll": producer.poll()}
+    for call in calls.values():
+        with pytest.raises(RuntimeError, match="Producer has been closed"):
+            await call
 
 
-def test_a_flush_that_is_under_way_ends_with_close(
+async def test_a_flush_that_is_under_way_ends_with_close(
     kafka: FakeKafka, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("columnar_kafka.aio.producer._SLICE", 0.01)
 
-    async def main() -> None:
-        producer = make()
-        await producer.set_schema("t", SCHEMA)
-        kafka.hold()
-        future = await producer.produce("t", {"n": 1})
-        flushing = asyncio.create_task(producer.flush())
-        await asyncio.sleep(0)
-        closing = asyncio.create_task(producer.close())
-        done, _ = await asyncio.wait([flushing], timeout=0.2)  # longer than one slice of it
-        assert not done
-        kafka.release()
-        assert await flushing == 0
-        assert future.result().value() == {"n": 1}
-        await closing
-
-    run_coroutine(main)
+    producer = make()
+    await producer.set_schema("t", SCHEMA)
+    kafka.hold()
+    future = await producer.produce("t", {"n": 1})
+    flushing = asyncio.create_task(producer.flush())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(producer.close())
+    done, _ = await asyncio.wait([flushing], timeout=0.2)  # longer than one slice of it
+    assert not done
+    kafka.release()
+    assert await flushing == 0
+    assert future.result().value() == {"n": 1}
+    await closing
 
 
-def test_a_flush_lasts_until_all_is_sent(
+async def test_a_flush_lasts_until_all_is_sent(
     kafka: FakeKafka, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asks anew, a slice of its time after the other."""
@@ -758,48 +662,39 @@ def test_a_flush_lasts_until_all_is_sent(
 
     monkeypatch.setattr("columnar_kafka.aio.producer._SLICE", 0.01)
 
-    async def main() -> None:
-        async with make({"flush": flush}) as producer:
-            await producer.set_schema("t", SCHEMA)
-            kafka.hold()
-            future = await producer.produce("t", {"n": 1})
-            assert await producer.flush() == 0
-            assert len(asked) >= 3
-            assert future.result().value() == {"n": 1}
-
-    run_coroutine(main)
-
-
-def test_a_poll_counts_the_reports_that_came_before_it(make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            await producer.set_schema("t", SCHEMA)
-            await (await producer.produce("t", {"n": 1}))
-            await (await producer.produce("t", {"n": 2}))
-            assert [await producer.poll(60), await producer.poll(0)] == [2, 0]
-
-    run_coroutine(main)
-
-
-def test_who_waits_for_room_when_it_is_closed_is_told(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        producer = make(queue__buffering__max__messages=1)
+    async with make({"flush": flush}) as producer:
         await producer.set_schema("t", SCHEMA)
         kafka.hold()
-        await producer.produce("t", {"n": 0})
-        waiting = asyncio.create_task(producer.produce("t", {"n": 1}))
-        await asyncio.sleep(0)
-        closing = asyncio.create_task(producer.close())
-        with pytest.raises(RuntimeError, match="closed"):
-            await waiting
-        kafka.release()
-        await closing
+        future = await producer.produce("t", {"n": 1})
+        assert await producer.flush() == 0
+        assert len(asked) >= 3
+        assert future.result().value() == {"n": 1}
 
-    run_coroutine(main)
+
+async def test_a_poll_counts_the_reports_that_came_before_it(make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA)
+        await (await producer.produce("t", {"n": 1}))
+        await (await producer.produce("t", {"n": 2}))
+        assert [await producer.poll(60), await producer.poll(0)] == [2, 0]
+
+
+async def test_who_waits_for_room_when_it_is_closed_is_told(kafka: FakeKafka, make: Any) -> None:
+    producer = make(queue__buffering__max__messages=1)
+    await producer.set_schema("t", SCHEMA)
+    kafka.hold()
+    await producer.produce("t", {"n": 0})
+    waiting = asyncio.create_task(producer.produce("t", {"n": 1}))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(producer.close())
+    with pytest.raises(RuntimeError, match="closed"):
+        await waiting
+    kafka.release()
+    await closing
     assert numbers(kafka) == [0]
 
 
-def test_close_waits_for_calls_that_use_the_producer(make: Any) -> None:
+async def test_close_waits_for_calls_that_use_the_producer(make: Any) -> None:
     started, go_on = threading.Event(), threading.Event()
     closed: list[bool] = []
 
@@ -808,60 +703,50 @@ def test_close_waits_for_calls_that_use_the_producer(make: Any) -> None:
         go_on.wait(30)
         closed.append(self._buffer.unusable is not None)
 
-    async def main() -> None:
-        producer = make({"list_topics": list_topics})
-        call = asyncio.create_task(producer.list_topics())
-        await asyncio.to_thread(started.wait, 30)
-        call.cancel()
-        closing = asyncio.create_task(producer.close())
-        done, _ = await asyncio.wait([closing], timeout=0.3)
-        assert not done
-        go_on.set()
-        await closing
-
-    run_coroutine(main)
+    producer = make({"list_topics": list_topics})
+    call = asyncio.create_task(producer.list_topics())
+    await asyncio.to_thread(started.wait, 30)
+    call.cancel()
+    closing = asyncio.create_task(producer.close())
+    done, _ = await asyncio.wait([closing], timeout=0.3)
+    assert not done
+    go_on.set()
+    await closing
     assert closed == [False]
 
 
-def test_a_cancelled_close_goes_on_and_can_be_waited_for_again(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        producer = make()
-        await producer.set_schema("t", SCHEMA)
-        kafka.hold()
-        future = await producer.produce("t", {"n": 1})
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(producer.close(), 0.01)
-        kafka.release()
-        await producer.close()
-        assert future.result().value() == {"n": 1}
+async def test_a_cancelled_close_goes_on_and_can_be_waited_for_again(
+    kafka: FakeKafka, make: Any
+) -> None:
+    producer = make()
+    await producer.set_schema("t", SCHEMA)
+    kafka.hold()
+    future = await producer.produce("t", {"n": 1})
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(producer.close(), 0.01)
+    kafka.release()
+    await producer.close()
+    assert future.result().value() == {"n": 1}
 
-    run_coroutine(main)
 
-
-def test_an_error_while_closing_is_raised_and_leaves_no_threads(make: Any) -> None:
+async def test_an_error_while_closing_is_raised_and_leaves_no_threads(make: Any) -> None:
     def close(self: Any) -> bool:
         super(type(self), self).close()
         raise ZeroDivisionError
 
-    async def main() -> None:
-        producer = make({"close": close})
-        for _ in range(2):
-            with pytest.raises(ZeroDivisionError):
-                await producer.close()
-        with pytest.raises(RuntimeError, match="after shutdown"):
-            producer.executor.submit(print)
-
-    run_coroutine(main)
+    producer = make({"close": close})
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await producer.close()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        producer.executor.submit(print)
 
 
-def test_the_names_of_its_threads_tell_whose_they_are(make: Any) -> None:
-    async def main() -> None:
-        async with make() as producer:
-            running = producer.executor.submit(threading.current_thread)
-            thread = await asyncio.wrap_future(running)
-            assert thread.name.startswith("columnar-kafka-aio")
-
-    run_coroutine(main)
+async def test_the_names_of_its_threads_tell_whose_they_are(make: Any) -> None:
+    async with make() as producer:
+        running = producer.executor.submit(threading.current_thread)
+        thread = await asyncio.wrap_future(running)
+        assert thread.name.startswith("columnar-kafka-aio")
 
 
 def test_an_executor_that_was_given_is_not_shut_down(kafka: FakeKafka) -> None:
@@ -877,18 +762,15 @@ def test_an_executor_that_was_given_is_not_shut_down(kafka: FakeKafka) -> None:
         assert executor.submit(int).result() == 0
 
 
-def test_a_dropped_producer_sends_what_it_has_and_ends(kafka: FakeKafka, make: Any) -> None:
-    async def main() -> None:
-        producer = make(columnar__linger__ms=60_000)
-        await producer.set_schema("t", SCHEMA)
-        future = await producer.produce("t", {"n": 1})
-        poller = producer._poller._thread
-        del producer
-        assert (await future).value() == {"n": 1}
-        await asyncio.to_thread(poller.join, 10)
-        assert not poller.is_alive()
-
-    run_coroutine(main)
+async def test_a_dropped_producer_sends_what_it_has_and_ends(kafka: FakeKafka, make: Any) -> None:
+    producer = make(columnar__linger__ms=60_000)
+    await producer.set_schema("t", SCHEMA)
+    future = await producer.produce("t", {"n": 1})
+    poller = producer._poller._thread
+    del producer
+    assert (await future).value() == {"n": 1}
+    await asyncio.to_thread(poller.join, 10)
+    assert not poller.is_alive()
     assert numbers(kafka) == [1]
 
 

@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 import pytest
-from support import run_coroutine
 
 from columnar_kafka.aio import AIOConsumer, AIOProducer
 from columnar_kafka.errors import ConfigError
@@ -36,23 +35,17 @@ def test_it_is_made_inside_a_loop(client: Any) -> None:
         (AIOProducer, {"delivery.report.only.error": True}, "delivery.report.only.error=true"),
     ],
 )
-def test_settings_that_it_cannot_work_with_are_refused(
+async def test_settings_that_it_cannot_work_with_are_refused(
     client: Any, setting: Any, match: str
 ) -> None:
-    async def main() -> None:
-        with pytest.raises(ConfigError, match=match):
-            client(CONFIG[client] | setting)
-
-    run_coroutine(main)
+    with pytest.raises(ConfigError, match=match):
+        client(CONFIG[client] | setting)
 
 
 @BOTH
-def test_the_configuration_it_was_given_is_not_changed(client: Any) -> None:
+async def test_the_configuration_it_was_given_is_not_changed(client: Any) -> None:
     given = CONFIG[client] | {"error_cb": print, "logger": logging.getLogger("x")}
 
-    async def main() -> None:
-        copy = dict(given)
-        async with client(given):
-            assert given == copy
-
-    run_coroutine(main)
+    copy = dict(given)
+    async with client(given):
+        assert given == copy
