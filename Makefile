@@ -32,7 +32,7 @@ HAS_CORE := "import os; from columnar_kafka import native as n; \
 	assert n.enabled or not os.environ.get('CI'), n.reason"
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check format test bare newer-python core integration faults faults-short mutants third-parties \
+.PHONY: help install demo check format test bare newer-python core integration faults faults-short third-parties \
 	profile bench bench-full docs lock versions wheels
 
 help:  ## list these targets
@@ -102,9 +102,6 @@ faults-short: install  ## the long ones but the soaks (SOAKS in the Makefile), w
 	$(BIN)/python -m pytest $(COMBINED) --hypothesis-profile long $(PARALLEL)
 	COLUMNAR_KAFKA_NATIVE=0 $(BIN)/python -m pytest tests/unit tests/conformance tests/integration \
 		$(PARALLEL)
-
-mutants: install  ## change the code in 200 places, one at a time: does a test notice? (hours)
-	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 third-parties: install  ## tracers and frameworks around our clients, each in an environment of its own
 	$(BIN)/pip install --quiet uv
