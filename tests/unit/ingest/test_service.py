@@ -89,7 +89,11 @@ def test_consumers_of_one_group_cannot_have_one_instance_id(
         ({"bootstrap.servers": "east:9092"}, {"bootstrap.servers": "west:9092"}, False),
         ({"bootstrap.servers": "a:1,b:1"}, {"bootstrap.servers": "b:1, a:1"}, True),
         ({"bootstrap.servers": "a:1"}, {"metadata.broker.list": "a:1"}, True),
-        ({"bootstrap.servers": "x:1", "metadata.broker.list": "a:1"}, {"bootstrap.servers": "x:1"}, False),
+        (
+            {"bootstrap.servers": "x:1", "metadata.broker.list": "a:1"},
+            {"bootstrap.servers": "x:1"},
+            False,
+        ),
     ],
 )
 def test_one_instance_id_is_refused_only_in_one_cluster(

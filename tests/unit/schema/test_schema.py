@@ -184,7 +184,7 @@ def test_a_default_has_the_value_that_a_row_would_hold(avro: Any, default: Any, 
 
 @pytest.mark.parametrize("name", ["_kafka_offset", "_kafkas", "a._kafka", "kafka.x"])
 def test_names_that_look_like_reserved_ones_are_free(name: str) -> None:
-    schema = pa.schema([(name, pa.struct([("_kafka", pa.int8()), ("_kafka.x", pa.int8())]))])
+    schema = pa.schema([(name, pa.struct([("_KAFKA", pa.int8()), ("_kafka.x", pa.int8())]))])
     assert RecordSchema.parse(schema).arrow == schema
 
 
@@ -203,6 +203,18 @@ def test_a_field_without_default_has_none() -> None:
         (
             pa.schema([("_kafka", pa.int8())]),
             "field '_kafka' is reserved for each record's key, time and headers",
+        ),
+        (
+            pa.schema([("n", pa.int8()), ("_KAFKA", pa.int8())]),
+            "field '_KAFKA' is reserved for each record's key, time and headers: Spark ignores case",
+        ),
+        (
+            record({"name": "_Kafka", "type": "int"}),
+            "field '_Kafka' is reserved for each record's key, time and headers: Spark ignores case",
+        ),
+        (
+            pa.schema([("_Kafka.offset", pa.int64())]),
+            "field '_Kafka.offset' is reserved: it would be a member of `_kafka`. Rename it",
         ),
         (  # as `flatten` makes them of the tables of `consume_arrow`
             pa.schema([("n", pa.int8()), ("_kafka.offset", pa.int64())]),
