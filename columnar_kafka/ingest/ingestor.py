@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.broker.client_classes import StockConsumer
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest.group import GroupMember, cluster_key, is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
@@ -121,8 +121,10 @@ class Ingestor:
         Raises:
             ConfigError: a key of `config` contradicts what landing needs; or as
                 `Rules.check_apart`.
+            TypeError: `config` is no dict.
         """
-        config = Hidden(config)
+        given, config = Arguments((config,), {}), {}  # which shows passwords
+        config = given.mapping()
         self._config = landing_config(config, topic, table)
         self._names_session = bool(SESSION.keys() & config.keys())
         self.topic = topic

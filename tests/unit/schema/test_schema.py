@@ -195,6 +195,9 @@ def test_a_field_without_default_has_none() -> None:
 # --- what is refused ----------------------------------------------------------------------------
 
 
+RESERVED = "reserved for each record's key, time and headers"
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -202,15 +205,15 @@ def test_a_field_without_default_has_none() -> None:
         (record(), "the schema has no fields; a record needs at least one"),
         (
             pa.schema([("_kafka", pa.int8())]),
-            "field '_kafka' is reserved for each record's key, time and headers",
+            f"field '_kafka' is {RESERVED}",
         ),
         (
             pa.schema([("n", pa.int8()), ("_KAFKA", pa.int8())]),
-            "field '_KAFKA' is reserved for each record's key, time and headers: Spark ignores case",
+            f"field '_KAFKA' is {RESERVED}: Spark ignores case",
         ),
         (
             record({"name": "_Kafka", "type": "int"}),
-            "field '_Kafka' is reserved for each record's key, time and headers: Spark ignores case",
+            f"field '_Kafka' is {RESERVED}: Spark ignores case",
         ),
         (
             pa.schema([("_Kafka.offset", pa.int64())]),
@@ -222,7 +225,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             record({"name": "_kafka", "type": "int"}),
-            "field '_kafka' is reserved for each record's key, time and headers",
+            f"field '_kafka' is {RESERVED}",
         ),
         (
             pa.schema([("a", pa.int8()), ("b", pa.int8()), ("a", pa.int8())]),
