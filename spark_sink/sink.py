@@ -24,6 +24,7 @@ from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.decoding import Decoding
+from columnar_kafka.lake.files import hide_password
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.model import (
     LakeTable,
@@ -400,7 +401,7 @@ def _table_format(options: Mapping[str, str]) -> str:
 def _table(options: Mapping[str, str]) -> LakeTable:
     table_format = _table_format(options)
     example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
-    path = opts.required(options, "path", example)
+    path = hide_password(opts.required(options, "path", example))
     return open_table(table_format, path, **_opening(options))
 
 
