@@ -137,8 +137,8 @@ class Ingestor:
     @property
     def member(self) -> GroupMember | None:
         """Its place in a group, which no other consumer may have; None if it has no fixed one."""
-        instance = self._config.get("group.instance.id")
-        if instance is None or self._settings.partitions is not None:
+        instance = self._config.get("group.instance.id")  # an empty one is none to librdkafka
+        if not instance or self._settings.partitions is not None:
             return None
         return GroupMember(cluster_key(self._config), self._config["group.id"], instance)
 

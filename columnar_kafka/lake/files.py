@@ -293,9 +293,9 @@ def refuse_passwords(options: Mapping[str, str]) -> None:
     for key in options:
         if "proxy" not in key and _has_useless_password(options[key]):
             raise ConfigError(
-                f"{key}: its URL must have no password, which no library uses there and errors "
-                "would show. Credentials are options of their own, such as aws_secret_access_key, "
-                "or credential and token of a catalog"
+                f"{key}: its URL must have no password, which errors would show. Credentials are "
+                "options of their own, such as aws_secret_access_key, or credential and token of a "
+                "catalog"
             )
 
 

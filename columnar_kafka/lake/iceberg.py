@@ -186,7 +186,7 @@ class IcebergTable(BaseTable["State"]):
         super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
         places = (catalog[key] for key in ("name", "uri", "warehouse") if key in catalog)
-        without_secrets = [re.sub(r"(?<=//)[^/@]*@|\?.*", "", text) for text in places]
+        without_secrets = [re.sub(r"(?<=//)[^:/@]*(:[^@]*)?@|\?.*", "", text) for text in places]
         self.place = " ".join([*without_secrets, identifier])
         self._catalog_properties = Hidden({**file_io_properties(storage), **catalog})
         self._reland = reland

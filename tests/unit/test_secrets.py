@@ -57,7 +57,8 @@ CONFIG: dict[str, Any] = {
 PARQUET = {**CONFIG, "columnar.encoding": "parquet"}
 GROUP = {**PARQUET, "group.id": "g"}
 STORAGE = {"aws_region": "x", "aws_access_key_id": "id", "aws_secret_access_key": SECRET}
-CATALOG = {"type": "sql", "uri": f"postgresql://user:{SECRET}@host/db", "token": SECRET}
+# SQLAlchemy takes a slash in a password.
+CATALOG = {"type": "sql", "uri": f"postgresql://user:a/{SECRET}@host/db", "token": SECRET}
 OF_KAFKA = {f"kafka.{key}": str(each) for key, each in CONFIG.items()}
 OPTIONS = {"path": "s3://b/t", "table.source.isolation": "read_committed", **OF_KAFKA}
 OPTIONS |= {f"table.storage.{key}": each for key, each in STORAGE.items()}

@@ -121,6 +121,12 @@ def test_with_fixed_partitions_no_group_is_joined_and_an_instance_id_is_no_matte
     assert IngestService(ingestors).ingestors == tuple(ingestors)
 
 
+def test_an_empty_instance_id_is_none(tmp_path: Path) -> None:
+    config = CONFIG | {"group.instance.id": "", "group.id": "g"}
+    ingestors = [Ingestor(config, topic, DirectoryLake(tmp_path / topic).table()) for topic in "ab"]
+    assert IngestService(ingestors).ingestors == tuple(ingestors)
+
+
 @pytest.mark.parametrize("bad", ["a", "b"])
 @pytest.mark.usefixtures("kafka")
 def test_if_one_fails_the_others_land_what_they_read(
