@@ -114,7 +114,7 @@ class Sender:
         """
         self._flushing = False
         self._stopping = False
-        self._purging = False
+        self._purges: list[object] = []  # each call's own; the thread removes them
         # What was taken over, until it is dealt with: a step that fails loses nothing of it.
         self._taken: deque[Item] = deque()
         self._filled: deque[tuple[str, int]] = deque()
@@ -195,9 +195,10 @@ class Sender:
 
         Where the caller must not wait, it is done a little later.
         """
-        self._purging = True
+        asked = object()
+        self._purges.append(asked)
         self.wake()
-        while self._purging and not self._stopping and self.may_wait:
+        while asked in self._purges and not self._stopping and self.may_wait:
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:
@@ -266,14 +267,15 @@ class Sender:
             raise
 
     def _do_all(self, now: float, *, flushing: bool) -> float:
-        purging = self._purging  # records that are accepted after that are not purged
+        purges = len(self._purges)  # records that are accepted after that are not purged
         self._take_over(now)
         if flushing:
             self._accumulator.seal_all()
         elif self._queue.under_pressure:
             self._accumulator.relieve()
-        if purging:
+        if purges:
             self._purge()
+            del self._purges[:purges]
         work = self._accumulator.drain(now)
         self._hand_on(work)
         for chunk in work.chunks:  # one that fails is converted when its batch is encoded
@@ -316,7 +318,6 @@ class Sender:
         work = self._accumulator.take_all(error)
         self._hand_on(work)
         self._dispatcher.purge(error)
-        self._purging = False
 
     def _look_up(self, now: float) -> None:
         for topic in self._accumulator.to_look_up(now):

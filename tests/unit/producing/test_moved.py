@@ -245,8 +245,7 @@ def test_they_wait_as_long_as_others_of_a_topic_that_is_missing(timeout: float) 
 
 def test_purge_reports_them() -> None:
     pipeline = gone()
-    pipeline.sender._purging = True
-    pipeline.run()
+    pipeline.purge()
     pipeline.poll()
     purged = KafkaError._PURGE_QUEUE
     assert [(each.tag, each.error) for each in pipeline.reports] == [(1, purged)]

@@ -473,9 +473,7 @@ def wait(signal: Any, done: threading.Event) -> None:
 
 
 def purge(pipeline: Pipeline) -> None:
-    """What `Sender.purge` has the thread do."""
-    pipeline.sender._purging = True
-    pipeline.run()
+    pipeline.purge()
     pipeline.poll()
 
 
@@ -799,6 +797,41 @@ def test_purge_waits_for_the_thread() -> None:
     finally:
         pipeline.sender.stop()
     assert outcomes(pipeline) == [(0, KafkaError._PURGE_QUEUE)]
+
+
+def test_a_purge_that_is_asked_for_during_another_one_is_done_too() -> None:
+    pipeline = Pipeline(linger=1000.0)
+    purge, wake = pipeline.sender._dispatcher.purge, pipeline.sender.wake
+    entered, leave, asked = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(error: KafkaError) -> None:
+        entered.set()
+        assert leave.wait(60)
+        purge(error)
+
+    def waking() -> None:
+        wake()
+        if threading.current_thread() is second:
+            asked.set()
+
+    pipeline.sender._dispatcher.purge = slow  # type: ignore[method-assign]
+    pipeline.sender.wake = waking  # type: ignore[method-assign]
+    first, second = (threading.Thread(target=pipeline.sender.purge) for _ in range(2))
+    pipeline.sender.start()
+    try:
+        pipeline.numbers(1)
+        first.start()
+        assert entered.wait(60)
+        pipeline.numbers(2)
+        second.start()
+        assert asked.wait(60)
+        leave.set()
+        first.join(60)
+        second.join(60)
+        pipeline.poll()
+        assert outcomes(pipeline) == [(n, KafkaError._PURGE_QUEUE) for n in (1, 2)]
+    finally:
+        pipeline.sender.stop()
 
 
 def test_stop_ends_the_thread_and_may_be_called_twice() -> None:
