@@ -115,8 +115,8 @@ class Closable(Protocol):
 
 
 _clients: weakref.WeakKeyDictionary[Closable, Client] = weakref.WeakKeyDictionary()
-_live: weakref.WeakSet[Closable] = weakref.WeakSet()
-"""Those to be flushed at exit."""
+_live: weakref.WeakKeyDictionary[Closable, None] = weakref.WeakKeyDictionary()
+"""Those to be flushed at exit. No WeakSet: it cannot be copied while other threads add to it."""
 _dropped: set[Closable] = set()
 _inherited: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 """How to abandon a forked child's copies of clients that have nothing to flush."""
@@ -134,13 +134,13 @@ def started(owner: Closable, client: Client) -> None:
     """
     notice_fork()  # or it would be taken for one of the parent's
     _clients[owner] = client
-    _live.add(owner)
+    _live[owner] = None
     _register_with_multiprocessing()
 
 
 def ended(owner: Closable) -> None:
     """Do that no more."""
-    _live.discard(owner)
+    _live.pop(owner, None)
     _dropped.discard(owner)
     _clients.pop(owner, None)
 
@@ -276,8 +276,8 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
 def _flush_all(*threads: int) -> None:
     """Send all accepted records. Only reports and these threads may produce more."""
     notice_fork()
-    owners = {*_live, *_dropped}  # kept meanwhile
-    found = map(_clients.get, owners)
+    alive = [owner for reference in _live.keyrefs() if (owner := reference()) is not None]
+    found = map(_clients.get, {*alive, *_dropped})  # `alive` keeps them meanwhile
     clients = [client for client in found if client is not None]  # not closed since
     for client in clients:
         client.accept_only(threading.get_ident(), *threads)
