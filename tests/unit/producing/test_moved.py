@@ -12,6 +12,7 @@ from pipeline import NUMBERS, Pipeline, records
 from support import eventually
 
 from columnar_kafka import native
+from columnar_kafka.producing import segmenter
 from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.testing import FakeKafka
@@ -217,6 +218,27 @@ def gone(**settings: Any) -> Pipeline:
     pipeline.flush()
     assert pipeline.reports == []
     return pipeline
+
+
+def test_what_cannot_be_read_back_is_logged_after_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    working: list[bool] = []
+
+    pipeline = Pipeline(NUMBERS, partitions=BEFORE)
+    pipeline.run(0.0)
+
+    def log(*_: object, **__: object) -> None:
+        working.append(pipeline.sender.working)
+
+    monkeypatch.setattr(MovedRecords, "unpinned", None)
+    monkeypatch.setattr(segmenter._log, "error", log)
+    monkeypatch.setattr(segmenter._log, "exception", log)
+    pipeline.kafka.faults.append(Fault.refusal(KafkaError(GONE)))
+    pipeline.numbers(1, key=b"k")
+    pipeline.flush()
+    assert working == [False]
+    assert [each.error for each in pipeline.reports] == [GONE]
 
 
 def test_they_wait_for_the_topic_to_come_back() -> None:
