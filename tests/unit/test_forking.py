@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from interrupting import Interrupted, Interrupter
 from pipeline import Pipeline
+from support import eventually
 
 from columnar_kafka import ForkError, Producer, lifecycle
 from columnar_kafka.producing import sender, shutdown
@@ -332,7 +333,7 @@ def test_a_fork_in_the_middle_of_a_step_leaves_parent_and_child_usable(
     holder.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ABANDONED
     assert producer.flush(60) == 0
-    [told] = caplog.messages
+    [told] = eventually(lambda: caplog.messages)  # after the step
     assert told.startswith("a fork did not wait for columnar-kafka's sender, which got no further")
 
 
