@@ -75,16 +75,29 @@ class HiddenText(str):
 class Arguments:
     """A function's arguments with secrets among them, which show no values.
 
-    The function forgets its own before it uses them: an error's frames show what it has.
+    The function forgets its own before it uses them: an error's frames show what it has. Nor has
+    this an attribute that shows them.
     """
 
+    __slots__ = ("_given",)
+
     def __init__(self, args: Sequence[Any], kwargs: Config) -> None:
-        self._args = args
-        self._kwargs = kwargs
+        self._given: Callable[[], tuple[Sequence[Any], Config]] = lambda: (args, kwargs)
 
     def passed_to(self, function: Callable[..., T]) -> T:
         """Call a function with them."""
-        return function(*self._args, **self._kwargs)
+        return function(*self._given()[0], **self._given()[1])
+
+    def mapping(self) -> Hidden:
+        """Return the only argument, which is a configuration.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        if not isinstance(self._given()[0][0], Mapping):
+            found = type(self._given()[0][0]).__name__
+            raise TypeError(f"expected a dict of keys and values, not a {found}")
+        return Hidden(self._given()[0][0])
 
     def merged(self) -> Hidden:
         """Return the configuration that a constructor has got: a dict, keywords, or both.
@@ -92,11 +105,12 @@ class Arguments:
         Raises:
             TypeError: as confluent-kafka: no argument at all, more than one dict, or not a dict.
         """
-        if len(self._args) > 1:
+        count = len(self._given()[0])
+        if count > 1:
             raise TypeError("expected tuple containing single dict")
-        if not (self._args or self._kwargs) or not all(isinstance(e, dict) for e in self._args):
+        if not (isinstance(self._given()[0][0], dict) if count else self._given()[1]):
             raise TypeError("expected configuration dict")
-        return Hidden({**(self._args[0] if self._args else {}), **self._kwargs})
+        return Hidden({**(self._given()[0][0] if count else {}), **self._given()[1]})
 
 
 def integer(low: int, high: int) -> Callable[[str, Any], int]:

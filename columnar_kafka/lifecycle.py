@@ -8,6 +8,9 @@ not share its parent's clients.
 from __future__ import annotations
 
 import atexit
+
+# Its own hooks are to be registered before this module's, and so hold its lock in none of them.
+import concurrent.futures.thread  # noqa: F401
 import ctypes
 import logging
 import os
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
+    "GRACE",
+    "MUTUAL",
+    "ForkGate",
     "Wait",
     "abandon_in_children",
     "close_in_background",
@@ -34,7 +40,6 @@ __all__ = [
     "flush_interrupted",
     "forks_here",
     "hold_until_closed",
-    "is_forking",
     "keep_for_ever",
     "notice_fork",
     "process_mark",
@@ -48,12 +53,14 @@ _STEP: Final = 0.1
 """Seconds for which clients are flushed in turn: one may wait for a cluster that is gone."""
 _FIRST_LINE: Final = 2.0  # connecting to a healthy cluster takes one
 _NEXT_LINE: Final = 10.0
-_GRACE: Final = 5.0
-"""Seconds for which a wait goes on without progress if a flush was interrupted before.
+GRACE: Final = 5.0
+"""Seconds for which a wait goes on without progress: a fork's, or after an interrupted flush.
 
-They are for Kafka, not for our own work: the first conversion alone may take longer, since pyarrow
-imports pandas in it.
+The latter's are for Kafka, not for our own work: the first conversion alone may take longer, since
+pyarrow imports pandas in it.
 """
+MUTUAL: Final = 1.0
+"""Seconds for which one thread waits for another that may wait for it."""
 _LAST: Final = -100
 """The priority of a finalizer that runs after those of multiprocessing's queues."""
 
@@ -91,7 +98,10 @@ class Client(Protocol):
         ...
 
     def wait_for_step(self) -> None:
-        """Wait until the background thread does nothing. It begins nothing while `is_forking`."""
+        """Wait until the background thread does nothing, or for `GRACE` gets no further.
+
+        It begins nothing while a `ForkGate` is closed.
+        """
         ...
 
     def abandon(self) -> None:
@@ -115,8 +125,8 @@ class Closable(Protocol):
 
 
 _clients: weakref.WeakKeyDictionary[Closable, Client] = weakref.WeakKeyDictionary()
-_live: weakref.WeakSet[Closable] = weakref.WeakSet()
-"""Those to be flushed at exit."""
+_live: weakref.WeakKeyDictionary[Closable, None] = weakref.WeakKeyDictionary()
+"""Those to be flushed at exit. No WeakSet: it cannot be copied while other threads add to it."""
 _dropped: set[Closable] = set()
 _inherited: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 """How to abandon a forked child's copies of clients that have nothing to flush."""
@@ -134,13 +144,13 @@ def started(owner: Closable, client: Client) -> None:
     """
     notice_fork()  # or it would be taken for one of the parent's
     _clients[owner] = client
-    _live.add(owner)
+    _live[owner] = None
     _register_with_multiprocessing()
 
 
 def ended(owner: Closable) -> None:
     """Do that no more."""
-    _live.discard(owner)
+    _live.pop(owner, None)
     _dropped.discard(owner)
     _clients.pop(owner, None)
 
@@ -219,7 +229,7 @@ class Wait:
             client
             for client in self._left
             if len(client)
-            and not (client in self._interrupted and now - self._progress[client] >= _GRACE)
+            and not (client in self._interrupted and now - self._progress[client] >= GRACE)
         ]
 
     def tell(self) -> None:
@@ -239,7 +249,7 @@ class Wait:
 
     def _end(self, client: Client) -> str:
         if client in self._interrupted:
-            return f"{_GRACE:g} s after the last acknowledgement, as a flush was interrupted"
+            return f"{GRACE:g} s after the last acknowledgement, as a flush was interrupted"
         ends = self._ends[client]
         if ends == float("inf"):
             return "only then (message.timeout.ms=0)"
@@ -276,8 +286,8 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
 def _flush_all(*threads: int) -> None:
     """Send all accepted records. Only reports and these threads may produce more."""
     notice_fork()
-    owners = {*_live, *_dropped}  # kept meanwhile
-    found = map(_clients.get, owners)
+    alive = [owner for reference in _live.keyrefs() if (owner := reference()) is not None]
+    found = map(_clients.get, {*alive, *_dropped})  # `alive` keeps them meanwhile
     clients = [client for client in found if client is not None]  # not closed since
     for client in clients:
         client.accept_only(threading.get_ident(), *threads)
@@ -388,15 +398,29 @@ def _others() -> list[threading.Thread]:
 _home = process_mark()  # of the process that the clients belong to
 _forking: Final[list[int]] = []
 """The threads that are in `os.fork`, hooks included; one twice if a handler there forks too."""
+_past: Final[list[int]] = []
+"""Those of them that have waited for the clients. Each fork has an int object of its own here."""
 
 
-def is_forking() -> bool:
-    """Return whether any thread forks. Clients' threads begin nothing then.
+class ForkGate:
+    """Closed to one client's thread while others fork: it begins nothing then.
 
     A child has copies of all locks, and of those that another thread holds they stay locked:
-    Arrow's and the allocator's, too.
+    Arrow's and the allocator's, too. The thread asks with what a fork waits for already held.
     """
-    return bool(_forking)
+
+    def __init__(self) -> None:
+        self._past: dict[int, tuple[int, float]] = {}
+        """By their identity: forks that wait for no client any more, and when that was seen."""
+
+    def is_open(self, now: float) -> bool:
+        """Whether no thread forks, or each that does has waited for clients over `MUTUAL` ago.
+
+        Another library's hook may keep it: by a lock whose holder waits for this very thread.
+        """
+        forking, past = len(_forking), [*_past]
+        self._past = {id(each): self._past.get(id(each), (each, now)) for each in past}
+        return forking <= sum(now - since >= MUTUAL for _, since in self._past.values())
 
 
 def forks_here() -> bool:
@@ -436,6 +460,7 @@ def _abandon_all() -> None:
         keep_for_ever(other)
         _inherited.pop(other, None)
     _forking.clear()  # of threads that are not here
+    _past.clear()
     _home = process_mark()
 
 
@@ -444,11 +469,13 @@ if hasattr(os, "register_at_fork"):
     # What a signal handler raises ends a hook, and the fork goes on. So hooks that belong together
     # are in C, where no handler runs; the others may end anywhere, and are called once more.
     _this_thread = iter(threading.get_ident, None)
-    os.register_at_fork(
-        after_in_parent=partial(next, map(_forking.remove, _this_thread)),
-        after_in_child=_forking.clear,
-    )
+    for threads in (_forking, _past):
+        os.register_at_fork(
+            after_in_parent=partial(next, map(threads.remove, _this_thread)),
+            after_in_child=threads.clear,
+        )
+    # The last that is registered is the first to run before a fork.
+    os.register_at_fork(before=partial(next, map(_past.append, _this_thread)))
     for _ in range(2):
         os.register_at_fork(before=_wait_for_steps, after_in_child=notice_fork)
-    # The last that is registered is the first to run before a fork.
     os.register_at_fork(before=partial(next, map(_forking.append, _this_thread)))

@@ -34,6 +34,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.tables.files import hide_password
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE
 from spark_sink.older_spark import DataSourceStreamArrowWriter
@@ -400,7 +401,7 @@ def _table_format(options: Mapping[str, str]) -> str:
 def _table(options: Mapping[str, str]) -> LakeTable:
     table_format = _table_format(options)
     example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
-    path = opts.required(options, "path", example)
+    path = hide_password(opts.required(options, "path", example))
     return open_table(table_format, path, **_opening(options))
 
 

@@ -131,13 +131,14 @@ def _check_idempotence(config: Mapping[str, Any]) -> None:
 
 def _check_columns(schema: StructType, topic: str | None) -> None:
     found = {each.name: each.dataType for each in schema}
-    if KAFKA_COLUMN in found:
-        raise ConfigError(
-            f"column {KAFKA_COLUMN!r} says where a record was read: "
-            f'drop it, .drop("{KAFKA_COLUMN}"), or select its members as key, timestamp and headers'
-        )
-    for name in filter(is_kafka_member, found):
-        raise ConfigError(f"column {name!r} would be a member of {KAFKA_COLUMN!r}: rename it")
+    for name in found:
+        if name.lower() == KAFKA_COLUMN:  # as Spark compares names
+            raise ConfigError(
+                f"column {name!r} says where a record was read: "
+                f'drop it, .drop("{name}"), or select its members as key, timestamp and headers'
+            )
+        if is_kafka_member(name.lower()):
+            raise ConfigError(f"column {name!r} would be a member of {KAFKA_COLUMN!r}: rename it")
     if topic is None and "topic" not in found:
         raise ConfigError(
             'no topic is named: set .option("topic", "flights"), or add a column topic'

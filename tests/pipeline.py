@@ -224,6 +224,11 @@ class Pipeline:
         self.acknowledge()
         return self.delivery.run()
 
+    def purge(self) -> None:
+        """Do what `Sender.purge` has the thread do."""
+        self.sender._purges.append(object())
+        self.run()
+
     def flush(self) -> None:
         """Seal all batches, send what the broker accepts, and run reports."""
         self.sender.seal()

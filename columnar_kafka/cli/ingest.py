@@ -15,6 +15,7 @@ import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.cli.options import (
+    PLACE,
     AfterRestore,
     AsJson,
     Catalog,
@@ -75,7 +76,8 @@ class IngestOptions:
         typer.Option(
             help="The table: a path, a URL, or the name of an Iceberg table. {topic} stands for "
             "the topic, also in --dead-letters, --plain and --plain-schema; several topics need a "
-            "table each."
+            "table each.",
+            **PLACE,
         ),
     ]
     table_format: TableFormat = "parquet"

@@ -14,6 +14,7 @@ from columnar_kafka import ConfigError
 from columnar_kafka.config import Hidden, HiddenText
 from columnar_kafka.ingest import Decoding, parse_rules
 from columnar_kafka.ingest.oauth import named_oauth_cb
+from columnar_kafka.lake.tables.files import hide_password, refuse_password
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from columnar_kafka.ingest import Rules
 
 __all__ = [
+    "PLACE",
     "AfterRestore",
     "AsJson",
     "Catalog",
@@ -51,12 +53,14 @@ __all__ = [
     "pairs",
     "read_client_config",
     "read_decoding",
+    "read_place",
     "rules",
     "table_options",
     "takes",
 ]
 
 Options = TypeVar("Options")
+T = TypeVar("T")
 
 
 _TABLES: Final = "columnar_kafka.tables of the configuration file"
@@ -66,10 +70,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     """Make a file's values the defaults of the command's options."""
     if path is None:
         return None
-    try:
-        values = Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path}: {error}", param_hint="--config") from error
+    values = _parsed(path, "--config", lambda text: Hidden(tomllib.loads(text)))
     named = {
         option.removeprefix("--"): parameter
         for parameter in context.command.params
@@ -88,6 +89,19 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     tables = [named[key].name for key, value in values.items() if isinstance(value, dict)]
     context.meta[_TABLES] = {name: context.default_map[name] for name in tables}
     return path
+
+
+def _parsed(path: Path, option: str, parse: Callable[[str], T]) -> T:
+    """Return what a file says; an error of the option has nothing of it but a place."""
+    wrong = ""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        wrong = f"line {1 + error.object.count(10, 0, error.start)} is not UTF-8"
+    except (OSError, ValueError) as error:
+        wrong = str(error)
+    # Not from the error, which holds the file: there may be passwords in it.
+    raise typer.BadParameter(f"{path}: {wrong}", param_hint=option)
 
 
 def _as_option(value: Any, *, repeats: bool) -> Any:
@@ -142,10 +156,26 @@ ClientKeys = Annotated[
 TableFormat = Annotated[
     Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
 ]
+
+
+def read_place(text: str) -> str:
+    """Return an option's text with a place in it, if it has no password."""
+    text = hide_password(text)
+    try:
+        refuse_password(text)
+    except ConfigError as error:
+        raise typer.BadParameter(error.reason) from error
+    return text
+
+
+PLACE: Final[dict[str, Any]] = {"parser": read_place, "metavar": "PLACE"}
+"""How options are read in which there are places."""
 TablePlace = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE", help="The table: a path, a URL, or the name of an Iceberg table."
+        parser=read_place,
+        metavar="TABLE",
+        help="The table: a path, a URL, or the name of an Iceberg table.",
     ),
 ]
 Catalog = Annotated[
@@ -193,11 +223,13 @@ DeadLettersPlace = Annotated[
     typer.Option(
         "--dead-letters",
         help="A directory for messages that cannot land; without it the first one is an error.",
+        **PLACE,
     ),
 ]
 Plain = Annotated[
     str,
     typer.Option(
+        parser=read_place,
         metavar="stop|skip|dead-letter|table:PLACE|decode",
         help="What to do with messages that are not segments. PLACE: a table of their own, of the "
         "same format. decode: they land as rows, see --plain-format and --plain-schema.",
@@ -252,10 +284,7 @@ def read_client_config(servers: str, path: Path | None, keys: list[str] | None) 
 
     ``oauth_cb`` is imported by its name.
     """
-    try:
-        lines = _lines(path) if path else []
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path}: {error}", param_hint="--client-config") from error
+    lines = _parsed(path, "--client-config", _lines) if path else []
     given = pairs(lines, "--client-config")
     given |= pairs(keys, "-X")
     if "oauth_cb" in given:
@@ -267,9 +296,9 @@ def read_client_config(servers: str, path: Path | None, keys: list[str] | None) 
     return given
 
 
-def _lines(path: Path) -> list[str]:
-    """Return a file's lines without comments."""
-    lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
+def _lines(text: str) -> list[str]:
+    """Return a text's lines without comments."""
+    lines = map(str.strip, text.splitlines())
     return [HiddenText(line) for line in lines if line and not line.startswith("#")]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from columnar_kafka import LakeError
 from columnar_kafka.cli.options import (
+    PLACE,
     AfterRestore,
     AsJson,
     Catalog,
@@ -25,6 +26,7 @@ from columnar_kafka.cli.options import (
     landed,
     landing_options,
     read_decoding,
+    read_place,
     rules,
 )
 from columnar_kafka.cli.outcome import failures
@@ -33,9 +35,12 @@ from columnar_kafka.ingest import replay as replay_letters
 
 __all__ = ["replay"]
 
-_Place = Annotated[str, typer.Argument(metavar="PLACE", help="The directory of dead letters.")]
+_Place = Annotated[
+    str,
+    typer.Argument(parser=read_place, metavar="PLACE", help="The directory of dead letters."),
+]
 _To = Annotated[
-    str, typer.Option(help="The table: a path, a URL, or the name of an Iceberg table.")
+    str, typer.Option(help="The table: a path, a URL, or the name of an Iceberg table.", **PLACE)
 ]
 
 

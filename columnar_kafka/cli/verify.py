@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from columnar_kafka.cli.options import (
+    PLACE,
     AsJson,
     Catalog,
     ClientConfig,
@@ -45,7 +46,8 @@ def verify(
     storage: Storage = None,
     topic_generation: Annotated[str | None, typer.Option(help="As when it landed.")] = None,
     dead_letters: Annotated[
-        str | None, typer.Option(help="Where its dead letters are: these need not be in the table.")
+        str | None,
+        typer.Option(help="Where its dead letters are: these need not be in the table.", **PLACE),
     ] = None,
     plain_format: PlainFormat = None,
     plain_schema: PlainSchema = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from columnar_kafka.columns.compiled_copying import VALUE_BYTES, compiled
 from columnar_kafka.columns.converters import converter, misfit
 from columnar_kafka.columns.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.errors import RowError
+from columnar_kafka.interruptions import raise_if_once
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.compiled_copying import Copy
@@ -117,6 +119,7 @@ def _coerced(value: Any, coerce: Callable[[Any], Any], path: str) -> Any:
     try:
         return coerce(value)
     except Exception as error:
+        raise_if_once(error, partial(coerce, value))
         raise RowError(
             f"field {path!r} is {show(value)}, which {coerce!r} does not take: "
             f"{type(error).__name__}: {error}"

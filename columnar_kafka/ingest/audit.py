@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.broker.watermarks import watermarks
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.settings import landing_config
@@ -58,16 +58,16 @@ def verify_topic(
     Raises:
         LakeError: the table cannot be read, has nothing of the topic, or was of another one.
         KafkaException: Kafka cannot be read.
+        ConfigError, TypeError: `config` contradicts what reading needs, or is no dict.
     """
-    config = Hidden(config)
+    given, config = Arguments((config,), {}), {}  # which shows passwords
+    settings = landing_config(given.mapping(), topic, table)
+    settings.setdefault("fetch.wait.max.ms", 10)  # a partition's first offset waits for a fetch
     target = cast("CommitTarget[Any]", table)
     head = target.head()
     fences = {name: fence for name, fence in head.fences.items() if fence.topic == topic}
     if not fences:
         raise LakeError(f"{table} has nothing of topic {topic!r}")
-    # A partition's first offset is asked while the one before is fetched, and waits for that.
-    settings = landing_config(config, topic, table)
-    settings.setdefault("fetch.wait.max.ms", 10)
     _check_generation(settings, topic, fences, topic_generation)
     audit = TopicAudit(topic, target.landed_files(head), head.fences, decoding)
     letters = {} if dead_letters is None else dead_letters.taken({})

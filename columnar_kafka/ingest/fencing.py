@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.formats import open_table
 from columnar_kafka.lake.tables.commit import commit_fences
 from columnar_kafka.lake.tables.fence_reset import moved_fences
+from columnar_kafka.lake.tables.files import hide_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +39,7 @@ class FenceTable:
 
     def __init__(self, table_format: str, place: str, **options: Any) -> None:
         """Open a table as `open_table` does. Raises as that."""
+        place, options = hide_password(place), Hidden(options)
         after: dict[str, Any] = {} if table_format == "parquet" else {"reland": True}
         self._table = open_table(table_format, place, **options)
         self._target = cast(

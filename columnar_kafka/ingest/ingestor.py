@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.broker.client_classes import StockConsumer
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.ingest.group import is_rebalancing
+from columnar_kafka.ingest.group import GroupMember, cluster_key, is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
@@ -121,8 +121,10 @@ class Ingestor:
         Raises:
             ConfigError: a key of `config` contradicts what landing needs; or as
                 `Rules.check_apart`.
+            TypeError: `config` is no dict.
         """
-        config = Hidden(config)
+        given, config = Arguments((config,), {}), {}  # which shows passwords
+        config = given.mapping()
         self._config = landing_config(config, topic, table)
         self._names_session = bool(SESSION.keys() & config.keys())
         self.topic = topic
@@ -133,11 +135,12 @@ class Ingestor:
         self.has_ended = False  # whether `run` has, in whatever way; for any thread
 
     @property
-    def instance(self) -> tuple[str, str] | None:
-        """Its group and `group.instance.id`, which no other consumer may have; None without one."""
-        if (instance := self._config.get("group.instance.id")) is None:
+    def member(self) -> GroupMember | None:
+        """Its place in a group, which no other consumer may have; None if it has no fixed one."""
+        instance = self._config.get("group.instance.id")  # an empty one is none to librdkafka
+        if not instance or self._settings.partitions is not None:
             return None
-        return self._config["group.id"], instance
+        return GroupMember(cluster_key(self._config), self._config["group.id"], instance)
 
     @property
     def stats(self) -> IngestStats:
@@ -229,7 +232,7 @@ class Ingestor:
         until = time.monotonic() + _REBALANCE_SECONDS
         while (
             not self._is_stopped
-            and self.instance is None
+            and self.member is None
             and time.monotonic() < until
             and is_rebalancing(admin, self._config["group.id"])
         ):

@@ -6,6 +6,7 @@ import logging
 import pkgutil
 import threading
 import time
+import traceback
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,10 @@ _WAIT: Final = 10.0
 """Seconds; so long confluent-kafka's clients wait for their first token."""
 _LONGEST: Final = 10 * 366 * 86_400.0
 """A token that is valid for longer has its expiry in milliseconds."""
+
+
+class _NoTokenError(ConfigError):
+    """What the function does is not what librdkafka takes. The text is ours, and has no secret."""
 
 
 class NamedOauthCb:
@@ -49,15 +54,15 @@ class NamedOauthCb:
         Raises:
             ConfigError: the function does not return what librdkafka takes, or not in time.
             BaseException: whatever the function raises. Either is logged: librdkafka tries again,
-                and says only that it has got no token in time.
+                and says only that it has got no token in time. Of the function's exceptions the
+                log has no text, in which there may be a token, or what it is made of.
         """
         given = Hidden({"config": config})
         del config
         try:
             return _call(self._function, given)["token"]
         except BaseException as error:
-            reason = error if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-            _log.error("oauth_cb=%s: no token: %s", self._name, reason)
+            _log.error("oauth_cb=%s: no token: %s", self._name, _reason(error))
             raise
 
     def __reduce__(self) -> tuple[Callable[[str], NamedOauthCb], tuple[str]]:
@@ -109,6 +114,18 @@ def named_oauth_cb(name: str | NamedOauthCb) -> NamedOauthCb:
     return NamedOauthCb(str(name), function)
 
 
+def _reason(error: BaseException) -> str:
+    """Say why there is no token: in our own words, or by what was raised where."""
+    if isinstance(error, _NoTokenError):
+        return error.reason
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    code = frame.f_code
+    return (
+        f"{type(error).__name__} in {code.co_name}, line {line} of {code.co_filename} (its text "
+        "is not logged, as a token may be in it: have the function log what it may)"
+    )
+
+
 def _call(function: Callable[[str | None], Any], given: Hidden) -> Hidden:
     """Call a function in a thread of its own; return its result as `token`, if it is one."""
     outcome = Hidden()
@@ -125,9 +142,9 @@ def _call(function: Callable[[str | None], Any], given: Hidden) -> Hidden:
     if "error" in outcome:
         raise outcome["error"]
     if "token" not in outcome:
-        raise ConfigError(f"the function has not returned within {_WAIT:g} s")
+        raise _NoTokenError(f"the function has not returned within {_WAIT:g} s")
     if (wrong := _what_is_wrong(outcome["token"])) is not None:
-        raise ConfigError(wrong)
+        raise _NoTokenError(wrong)
     return outcome
 
 

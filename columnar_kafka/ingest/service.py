@@ -26,15 +26,16 @@ class IngestService:
         """Take ingestors of different topics, which have not run.
 
         Raises:
-            ConfigError: several have one `group.instance.id` in one group.
+            ConfigError: several have one `group.instance.id` in one group. If two name its cluster
+                by other bootstrap servers, they are told by `run`: Kafka fences the first.
         """
-        instances = Counter(each.instance for each in ingestors if each.instance is not None)
-        for (group, instance), count in instances.items():
+        members = Counter(each.member for each in ingestors if each.member is not None)
+        for member, count in members.items():
             if count > 1:
                 raise ConfigError(
-                    f"group.instance.id={instance}: each topic has a consumer, of which Kafka "
-                    f"admits one by that name in group {group!r}. Leave out group.id, and each "
-                    "topic has a group of its own"
+                    f"group.instance.id={member.instance}: each topic has a consumer, of which "
+                    f"Kafka admits one by that name in group {member.group!r}. Leave out group.id, "
+                    "and each topic has a group of its own"
                 )
         self.ingestors = tuple(ingestors)
         self._errors: list[BaseException] = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.aside.dead_letters import DeadLetters
 from columnar_kafka.lake.aside.rules import Rules
-from columnar_kafka.lake.tables.files import is_object_store
+from columnar_kafka.lake.tables.files import hide_password, is_object_store, refuse_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,11 +41,14 @@ def open_table(
 
     Raises:
         ConfigError: the format does not exist, or needs an extra that is not installed; a key of
-            `storage` does not exist, or the place is in no object store.
+            `storage` does not exist, or the place is in no object store; there is a password in
+            a URL.
         LakeError: the place is none for this format.
+        TypeError: `storage` is no dict.
     """
-    storage = None if storage is None else Hidden(storage)
-    options = Hidden(options)
+    given, storage = Arguments((storage or {},), {}), None  # which shows passwords
+    place, options, storage = hide_password(place), Hidden(options), given.mapping()
+    refuse_password(place)
     if table_format not in FORMATS:
         raise ConfigError(
             f"table format {table_format!r} does not exist; the formats are {', '.join(FORMATS)}"
@@ -58,7 +61,7 @@ def open_table(
         stores = _imported(
             "columnar_kafka.lake.tables.object_files", "stores", f"a table at {place}"
         )
-        options["files"] = stores.ObjectFiles(place, storage or {})
+        options["files"] = stores.ObjectFiles(place, storage)
     elif storage:
         raise ConfigError(f"storage {min(storage)}: {place!r} is not in an object store")
     table: LakeTable = getattr(found, name)(place, **options)
@@ -69,8 +72,10 @@ def open_dead_letters(place: str, *, storage: Mapping[str, str] | None = None) -
     """Return a place of dead letters; `storage` counts if it is in an object store.
 
     Raises:
-        ConfigError, LakeError: as `open_table`.
+        ConfigError, LakeError, TypeError: as `open_table`.
     """
+    given, storage = Arguments((storage or {},), {}), None  # which shows passwords
+    place, storage = hide_password(place), given.mapping()
     keys = storage if is_object_store(place) else None  # the table may be elsewhere
     return DeadLetters(cast("ParquetDirectory", open_table("parquet", place, storage=keys)))
 
@@ -99,11 +104,15 @@ def parse_rules(
         options: the options of that table's class; partitions are not for plain messages.
 
     Raises:
-        ConfigError: a text is not allowed, or one needs another that is missing.
+        ConfigError: a text is not allowed, or one needs another that is missing; or as
+            `open_table`.
         LakeError: a place is none for its format.
+        TypeError: `storage` is no dict.
     """
-    storage = None if storage is None else Hidden(storage)
-    options = Hidden(options)
+    given, storage = Arguments((storage or {},), {}), None  # which shows passwords
+    plain, options, storage = hide_password(plain), Hidden(options), given.mapping()
+    dead_letters = None if dead_letters is None else hide_password(dead_letters)
+    refuse_password(plain)
     kind, _, place = plain.partition(":")
     if kind == "table" and not place:
         raise ConfigError("plain is table: name the table, as in table:PLACE")

@@ -191,7 +191,7 @@ def check_column_names(arrow: pa.DataType) -> None:
     """
     counts = Counter(field.name for field in arrow) if pa.types.is_struct(arrow) else {}
     for name, count in counts.items():
-        if name == KAFKA_COLUMN or is_kafka_member(name):
+        if name.lower() == KAFKA_COLUMN or is_kafka_member(name.lower()):  # engines ignore case
             raise SchemaError(f"column {name!r} is reserved")
         if count > 1:
             raise SchemaError(f"column {name!r} occurs {count} times")

@@ -8,6 +8,7 @@ import concurrent.futures.thread  # noqa: F401
 import logging
 import math
 import os
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from columnar_kafka.producing.record_block import RecordBlock
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from columnar_kafka.producing.accumulator import Accumulator
     from columnar_kafka.producing.arrow_batch import ArrowBatch
@@ -58,7 +59,18 @@ class _Origin(NamedTuple):
 class Segmenter:
     """Converts and encodes. Used by the sender's thread alone, with no lock held."""
 
-    def __init__(self, *, accumulator: Accumulator, delivery: Delivery, queue: RecordQueue) -> None:
+    def __init__(
+        self,
+        *,
+        accumulator: Accumulator,
+        delivery: Delivery,
+        queue: RecordQueue,
+        tell: Callable[[Callable[[], object]], None],
+    ) -> None:
+        """Call `tell` with what is to be logged, when that is possible."""
+        self.done = 0
+        """How many blocks have been converted and encoded; grows. For any thread."""
+        self._tell = tell
         self._accumulator = accumulator
         self._delivery = delivery
         self._queue = queue
@@ -75,6 +87,7 @@ class Segmenter:
         share = chunk.charged_bytes // max(1, kept + len(bad)) if bad else 0
         self._queue.adjust_charge(held + share * len(bad) - chunk.charged_bytes)
         chunk.charged_bytes = held
+        self.done += 1
         for each in bad:
             self._delivery.record_failed(each, share)
 
@@ -116,8 +129,9 @@ class Segmenter:
         self._queue.release_encoded(refused)
         try:
             movable, pinned = MovedRecords.of(refused).unpinned()
-        except Exception:  # noqa: BLE001 - the records must not go without a report
-            _log.exception("a segment of a partition that is gone could not be read")
+        except Exception as mistake:  # noqa: BLE001 - the records must not go without a report
+            text = "a segment of a partition that is gone could not be read"
+            self._tell(partial(_log.error, text, exc_info=mistake))
             self._delivery.message_failed(refused, error)
             return None
         if pinned is not None:
@@ -147,7 +161,8 @@ class Segmenter:
             whole = [RecordBlock.concat(blocks)] if blocks else []
         except Exception as error:  # noqa: BLE001 - the records must not go without a report
             if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
-                _log.exception("chunks could not be joined, and become segments of their own")
+                text = "chunks could not be joined, and become segments of their own"
+                self._tell(partial(_log.error, text, exc_info=error))
             yield from ((each, each.nbytes) for each in blocks)
         else:
             yield from ((each, charged_bytes) for each in whole)
@@ -207,14 +222,12 @@ class Segmenter:
         if count < _SMALL_SEGMENTS:
             self._small[topic] = count = count + 1 if small else 0
             if count == _SMALL_SEGMENTS:
-                _log.warning(
+                text = (
                     "topic %r: the last %d segments had fewer than %d records each, and plain "
                     "messages would be smaller: raise columnar.linger.ms, flush less often, send "
-                    "fewer partitions' records from one producer, or set compression.type=zstd",
-                    topic,
-                    _SMALL_SEGMENTS,
-                    _SMALL_ROWS,
+                    "fewer partitions' records from one producer, or set compression.type=zstd"
                 )
+                self._tell(partial(_log.warning, text, topic, _SMALL_SEGMENTS, _SMALL_ROWS))
 
     def _unencodable(
         self, origin: _Origin, block: Block, charged_bytes: int, error: Exception
@@ -244,6 +257,7 @@ class Segmenter:
             timestamp_max=latest,
         ).footer()
         data = block.encode(topic_format, segment, footer)
+        self.done += 1
         return EncodedSegment(
             topic_format=topic_format,
             partition=origin.partition,

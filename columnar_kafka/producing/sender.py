@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -40,8 +41,6 @@ _LONGEST_FAILURE_WAIT: Final = 1.0
 _LOOKUP_TIMEOUT: Final = 1.0
 _PROGRESS_WAIT: Final = 0.01
 _FORK_WAIT: Final = 0.0005
-_LONGEST_FORK_WAIT: Final = 1.0
-"""Seconds for which a fork waits for a step that itself may wait for the thread that forks."""
 
 
 class _Signal:
@@ -95,7 +94,11 @@ class Sender:
         self._queue = queue
         self._accumulator = accumulator
         self._delivery = delivery
-        self._segmenter = Segmenter(accumulator=accumulator, delivery=delivery, queue=queue)
+        self._lines: deque[Callable[[], object]] = deque()
+        """What is to be logged after the step: a thread that is in a handler of logs may fork."""
+        self._segmenter = Segmenter(
+            accumulator=accumulator, delivery=delivery, queue=queue, tell=self._lines.append
+        )
         self._dispatcher = Dispatcher(
             broker=broker,
             accumulator=accumulator,
@@ -112,9 +115,12 @@ class Sender:
 
         Only the thread takes it, so that nothing that interrupts another can leave it held.
         """
+        self._gate = lifecycle.ForkGate()
+        self._steps = 0
+        self._stuck_at: int | None = None  # the progress at which a fork has waited in vain
         self._flushing = False
         self._stopping = False
-        self._purging = False
+        self._purges: list[object] = []  # each call's own; the thread removes them
         # What was taken over, until it is dealt with: a step that fails loses nothing of it.
         self._taken: deque[Item] = deque()
         self._filled: deque[tuple[str, int]] = deque()
@@ -195,9 +201,10 @@ class Sender:
 
         Where the caller must not wait, it is done a little later.
         """
-        self._purging = True
+        asked = object()
+        self._purges.append(asked)
         self.wake()
-        while self._purging and not self._stopping and self.may_wait:
+        while asked in self._purges and not self._stopping and self.may_wait:
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:
@@ -241,21 +248,49 @@ class Sender:
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""
         self._look_up(now)
-        while True:
-            with self.step:
-                if not lifecycle.is_forking():  # asked now: a fork waits for the step that it sees
-                    return self._work(now)
-            if self._stopping:
-                return 0.0
-            time.sleep(_FORK_WAIT)
+        try:
+            while True:
+                with self.step:
+                    # Asked now: a fork waits for the step that it sees.
+                    if self._gate.is_open(self._clock()):
+                        self._steps += 1
+                        return self._work(now)
+                if self._stopping:
+                    return 0.0
+                time.sleep(_FORK_WAIT)
+        finally:
+            self._log_lines()
+
+    def _log_lines(self) -> None:
+        while self._lines:
+            with suppress(BaseException):  # a user's handler must not end the thread
+                self._lines.popleft()()
+
+    @property
+    def _progress_made(self) -> int:
+        return self._steps + self._segmenter.done
 
     def wait_for_step(self) -> None:
-        """Wait until the thread has ended the step that it is in. Takes no lock."""
+        """Wait until the thread has ended the step that it is in, or gets no further in it.
+
+        Takes no lock. The step may wait for one that the calling thread holds: the producer's,
+        which may be known, or any other, of imports say.
+        """
         if threading.get_ident() == self._thread.ident:
             return
-        ends = self._clock() + (_LONGEST_FORK_WAIT if self._holds_lock else float("inf"))
-        while self.step.locked() and self._clock() < ends:
-            time.sleep(_FORK_WAIT)
+        longest = lifecycle.MUTUAL if self._holds_lock else lifecycle.GRACE
+        progress, since = self._progress_made, self._clock()
+        while self.step.locked() and progress != self._stuck_at:
+            now = self._clock()
+            if progress != self._progress_made:
+                progress, since = self._progress_made, now
+            elif now - since >= longest:
+                self._stuck_at = progress
+                text = "a fork did not wait for columnar-kafka's sender, which got no further for "
+                text += "%g s: a child that uses pyarrow may hang"
+                self._lines.append(partial(_log.warning, text, longest))
+            else:
+                time.sleep(_FORK_WAIT)
 
     def _work(self, now: float) -> float:
         flushing, self._flushing = self._flushing, False
@@ -266,14 +301,15 @@ class Sender:
             raise
 
     def _do_all(self, now: float, *, flushing: bool) -> float:
-        purging = self._purging  # records that are accepted after that are not purged
+        purges = len(self._purges)  # records that are accepted after that are not purged
         self._take_over(now)
         if flushing:
             self._accumulator.seal_all()
         elif self._queue.under_pressure:
             self._accumulator.relieve()
-        if purging:
+        if purges:
             self._purge()
+            del self._purges[:purges]
         work = self._accumulator.drain(now)
         self._hand_on(work)
         for chunk in work.chunks:  # one that fails is converted when its batch is encoded
@@ -316,7 +352,6 @@ class Sender:
         work = self._accumulator.take_all(error)
         self._hand_on(work)
         self._dispatcher.purge(error)
-        self._purging = False
 
     def _look_up(self, now: float) -> None:
         for topic in self._accumulator.to_look_up(now):

@@ -40,9 +40,13 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     if not len(schema):
         raise SchemaError("the schema has no fields; a record needs at least one")
     for name, count in Counter(schema.names).items():
-        if name == KAFKA_COLUMN:
-            raise SchemaError(f"field {name!r} is reserved for each record's key, time and headers")
-        if is_kafka_member(name):
+        # Spark, duckdb and Delta compare names without case: tables could not hold both.
+        if name.lower() == KAFKA_COLUMN:
+            why = "" if name == KAFKA_COLUMN else ": Spark ignores case"
+            raise SchemaError(
+                f"field {name!r} is reserved for each record's key, time and headers{why}"
+            )
+        if is_kafka_member(name.lower()):
             raise SchemaError(
                 f"field {name!r} is reserved: it would be a member of `{KAFKA_COLUMN}`. Rename it"
             )

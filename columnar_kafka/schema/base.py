@@ -27,7 +27,8 @@ class RecordSchema:
         symbols: the symbols of each enum.
         uuids: the fields, of text or 16 bytes, that accept `uuid.UUID`.
         coerce: converters of values that are not null, called before a value is checked; what one
-            raises is the row's error. Rows of such a schema are taken by Python alone.
+            raises, also when it is called again, is the row's error. Rows of such a schema are
+            taken by Python alone.
 
     The last four are keyed by a field's path: names joined by dots, with ``item`` for the elements
     of a list and ``value`` for the values of a map.

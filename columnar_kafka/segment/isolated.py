@@ -91,6 +91,12 @@ class IsolatedDecoder:
         self._memory_bytes = memory_bytes or _BASE_BYTES + self._limits.decoded_bytes
         self._lock = threading.Lock()  # guards _child, which answers one question at a time
         self._child: _Child | None = None
+        self._owner: int | None = None  # the process that has used it first
+
+    @property
+    def _is_copy(self) -> bool:
+        """Whether this is a forked process's copy. Another thread may have had the lock then."""
+        return self._owner not in (None, os.getpid())
 
     def open(self, raw: RawSegment) -> SegmentFile:
         """Return the file at once; everything is checked when it is first used."""
@@ -101,6 +107,9 @@ class IsolatedDecoder:
 
     def close(self) -> None:
         """Kill the child; a segment that is used later starts another."""
+        if self._is_copy:
+            self._end_child()
+            return
         with self._lock:
             self._end_child()
 
@@ -115,7 +124,7 @@ class IsolatedDecoder:
         Raises:
             SegmentError: as `SegmentFile`; or the segment has ended two children.
             ColumnarError: no child could be started.
-            ForkError: this is a forked copy of the process that started the child.
+            ForkError: this is a forked copy of the process that used the decoder first.
         """
         question = {
             "header": raw.header._asdict(),
@@ -125,9 +134,9 @@ class IsolatedDecoder:
         }
         text = json.dumps(question).encode()
         parts = (len(text).to_bytes(8, "little"), text, memoryview(raw.value or b""))
-        child = self._child  # another thread may close it meanwhile
-        if child is not None:
-            child.check_owner()
+        if self._is_copy:
+            raise ForkError("a consumer cannot be used in a forked child: make another there")
+        self._owner = os.getpid()
         with self._lock:
             try:
                 return self._try(parts)
@@ -233,11 +242,6 @@ class _Child:
     def end(self) -> None:
         """Kill the process and wait for it; further calls do nothing."""
         self._finish()
-
-    def check_owner(self) -> None:
-        """Raise ForkError in a forked copy."""
-        if os.getpid() != self._owner:
-            raise ForkError("a consumer cannot be used in a forked child: make another there")
 
     def ask(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
         """Send a question and return the answer."""

@@ -29,7 +29,7 @@ from columnar_kafka.producing import buffer
 from columnar_kafka.aio import AIOProducer
 buffer._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
 lifecycle._FIRST_LINE = 0.5
-lifecycle._GRACE = 0.5
+lifecycle.GRACE = 0.5
 SCHEMA = pa.schema([("n", pa.int64())])
 
 def config(servers):
@@ -213,7 +213,7 @@ def test_the_first_segment_may_take_longer_than_kafka_may(embedded: EmbeddedKafk
         from columnar_kafka.producing.segmenter import Segmenter
         encode = Segmenter.encode
         def slow(*args):  # the time that it takes is what is tested
-            time.sleep(3 * lifecycle._GRACE)
+            time.sleep(3 * lifecycle.GRACE)
             return encode(*args)
         Segmenter.encode = slow
         producer = send(make(sys.argv[1]))

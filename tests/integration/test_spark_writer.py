@@ -301,6 +301,11 @@ FRAME = StructType().add("n", "long")
             "column '_kafka' says where a record was read",
         ),
         (
+            StructType().add("n", "long").add("_KAFKA", "long"),
+            {"topic": "t"},
+            "column '_KAFKA' says where a record was read",
+        ),
+        (
             StructType().add("n", "long").add("_kafka.offset", "long"),
             {"topic": "t"},
             "column '_kafka.offset' would be a member of '_kafka': rename it",

@@ -5,8 +5,8 @@ What a handler raises there does not reach the caller of `os.fork`, and the fork
 
 from __future__ import annotations
 
-import concurrent.futures.thread
 import os
+import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from interrupting import Interrupted, Interrupter
 from pipeline import Pipeline
+from support import eventually
 
 from columnar_kafka import ForkError, Producer, lifecycle
 from columnar_kafka.producing import sender, shutdown
@@ -86,7 +87,7 @@ def fork_at_every_place(producer: Producer, happens: Callable[[], Any]) -> int:
         places = Places(place, happens)
         producer.produce("forking", {"n": place})
         ended = fork(producer, places)
-        assert not lifecycle.is_forking()
+        assert [*lifecycle._forking, *lifecycle._past] == []
         assert producer.flush(60) == 0
         if ended == NOT_REACHED:
             return place
@@ -102,21 +103,44 @@ def test_what_a_handler_raises_leaves_no_client_waiting_and_the_childs_abandoned
     assert set(raised) == {Interrupted}
 
 
-@contextmanager
-def concurrent_futures_unlocked() -> Iterator[None]:
-    """Be able to fork in a fork's hooks: Python's own wait for themselves there, for this lock."""
-    lock = concurrent.futures.thread._global_shutdown_lock  # type: ignore[attr-defined]
-    if is_held := lock.locked():
-        lock.release()
-    yield
-    if is_held:
-        lock.acquire()
+HOOKED = """
+import os
+from columnar_kafka import Producer, lifecycle
+from concurrent.futures.thread import _global_shutdown_lock as lock
+class Client:
+    def wait_for_step(self):
+        held.append(lock.locked())
+    abandon = wait_for_step
+held, client = [], Client()
+lifecycle.started(client, client)
+if not (child := os.fork()):
+    os._exit(any(held))
+_, status = os.waitpid(child, 0)
+print(held, os.waitstatus_to_exitcode(status), flush=True)
+os._exit(0)
+"""
+
+
+def run(program: str) -> tuple[str, str]:
+    """Run a program that may hang; return what it has written."""
+    done = subprocess.run(
+        [sys.executable, "-Wignore:This process", "-c", program],
+        check=False,
+        capture_output=True,
+        timeout=120,
+        text=True,
+    )
+    return done.stdout, done.stderr
+
+
+def test_no_client_waits_or_is_abandoned_with_a_lock_of_the_standard_library() -> None:
+    """Or a signal handler that runs meanwhile could not fork: it would wait for itself."""
+    assert run(HOOKED) == ("[False, False] 0\n", "")
 
 
 def test_a_handler_may_fork(producer: Producer) -> None:
     def again() -> None:
-        with concurrent_futures_unlocked():
-            assert fork(producer) == ABANDONED
+        assert fork(producer) == ABANDONED
 
     fork_at_every_place(producer, again)
 
@@ -135,38 +159,94 @@ def test_another_threads_fork_does_not_keep_a_thread_from_its_own(producer: Prod
     """Nor does the child wait for what the other thread began."""
 
     def elsewhere() -> None:
-        with concurrent_futures_unlocked():
-            thread = threading.Thread(target=fork, args=(producer,))
-            thread.start()
-            thread.join()
+        thread = threading.Thread(target=fork, args=(producer,))
+        thread.start()
+        thread.join()
 
     fork_at_every_place(producer, elsewhere)
 
 
+@contextmanager
+def forking(*, past: bool) -> Iterator[None]:
+    """Stand for a fork that waits for the clients, or is past that, in hooks of others."""
+    lists = [lifecycle._forking, lifecycle._past] if past else [lifecycle._forking]
+    for each in lists:
+        each.append(threading.get_ident())
+    try:
+        yield
+    finally:
+        for each in lists:
+            each.remove(threading.get_ident())
+
+
 def test_a_sender_that_waits_for_a_fork_can_be_stopped() -> None:
     pipeline = Pipeline()
-    lifecycle._forking.append(threading.get_ident())
-    try:
+    with forking(past=False):
         pipeline.sender.start()
         pipeline.sender.stop()
-    finally:
-        lifecycle._forking.remove(threading.get_ident())
     assert not pipeline.sender._thread.is_alive()
 
 
-def test_the_senders_thread_begins_no_step_in_a_fork() -> None:
+def segments_sent(pipeline: Pipeline, now: float) -> int:
+    """Run a step if the sender begins one at this time; return how many segments there are."""
+    pipeline.now = now
+    pipeline.sender._stopping = True  # or it would wait
+    pipeline.sender.run_once(now)
+    return len(pipeline.segments())
+
+
+def test_the_senders_thread_begins_no_step_while_a_fork_waits_for_clients() -> None:
     pipeline = Pipeline(segment_rows=1)
     pipeline.numbers(0)
-    lifecycle._forking.append(threading.get_ident())
-    try:
-        pipeline.sender._stopping = True  # or it would wait
-        assert pipeline.sender.run_once(pipeline.now) == 0.0
-        assert pipeline.segments() == []
-    finally:
-        lifecycle._forking.remove(threading.get_ident())
-        pipeline.sender._stopping = False
-    pipeline.run()
-    assert len(pipeline.segments()) == 1
+    with forking(past=False):
+        assert [segments_sent(pipeline, now) for now in (0.0, 100.0)] == [0, 0]
+    assert segments_sent(pipeline, 100.0) == 1
+
+
+def test_the_senders_thread_waits_a_second_for_a_fork_that_waits_for_no_client_any_more() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    pipeline.numbers(0)
+    with forking(past=True):
+        assert [segments_sent(pipeline, now) for now in (0.0, 0.9, 1.0)] == [0, 0, 1]
+        pipeline.numbers(1)
+        assert segments_sent(pipeline, 1.1) == 2
+        pipeline.numbers(2)
+        with forking(past=True):
+            assert segments_sent(pipeline, 1.2) == 2
+    with forking(past=True):  # the same thread's next one
+        assert [segments_sent(pipeline, now) for now in (1.5, 2.25, 2.5)] == [2, 2, 3]
+
+
+LOCKED = """
+import os, threading
+lock = threading.Lock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+from columnar_kafka.testing import FakeKafka
+forks = threading.Event()
+os.register_at_fork(before=forks.set)
+producer = FakeKafka().Producer({"columnar.encoding": "parquet"})
+producer.set_schema("t", {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]})
+held, left = threading.Event(), []
+def flush():
+    with lock:
+        held.set()
+        forks.wait()
+        producer.produce("t", {"n": 1})
+        left.append(producer.flush(30))
+thread = threading.Thread(target=flush)
+thread.start()
+held.wait()
+if not (child := os.fork()):
+    os._exit(0)
+os.waitpid(child, 0)
+thread.join()
+print(left)
+"""
+
+
+def test_a_flush_ends_whose_thread_has_a_lock_that_a_fork_waits_for() -> None:
+    """Python's logging has such a hook, and so have libraries."""
+    assert run(LOCKED) == ("[0]\n", "")
 
 
 @pytest.mark.parametrize("held", ["queue", "delivery"])
@@ -180,6 +260,81 @@ def test_a_fork_waits_a_second_for_a_step_that_may_wait_for_the_forking_thread(h
         pipeline.sender.wait_for_step()
     with suppress(StopIteration):
         raise AssertionError(next(times))
+
+
+def test_a_fork_waits_five_seconds_for_a_step_that_gets_no_further() -> None:
+    """It may wait for a lock of the user's that the forking thread has, or of an import."""
+    pipeline = Pipeline()
+    times = iter([0.0, 4.0, 8.0, 9.0, 10.0, 20.0, 24.0, 25.0])
+
+    def clock() -> float:
+        now = next(times)
+        if now == 4.0:
+            pipeline.sender._segmenter.done += 1
+        return now
+
+    pipeline.sender._clock = clock
+    with pipeline.sender.step:
+        pipeline.sender.wait_for_step()
+        assert next(times) == 10.0
+        pipeline.sender._stuck_at = None
+        pipeline.sender.wait_for_step()
+    with suppress(StopIteration):
+        raise AssertionError(next(times))
+
+
+def test_no_fork_waits_again_for_a_step_that_has_got_no_further() -> None:
+    pipeline = Pipeline()
+    times = iter([0.0, 5.0, 10.0, 20.0, 25.0])
+    pipeline.sender._clock = lambda: next(times)
+    with pipeline.sender.step:
+        pipeline.sender.wait_for_step()
+        pipeline.sender.wait_for_step()
+        pipeline.sender._steps += 1
+        pipeline.sender.wait_for_step()
+    with suppress(StopIteration):
+        raise AssertionError(next(times))
+
+
+def test_a_fork_in_the_middle_of_a_step_leaves_parent_and_child_usable(
+    producer: Producer,
+    embedded,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(lifecycle, "GRACE", 0.0)
+    step = producer._buffer.sender.step
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with step:
+            held.set()
+            forked.wait(60)  # or else the fork would wait for ever
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    producer.produce("forking", {"n": 1})
+
+    child = os.fork()
+    if not child:
+        try:
+            with suppress(ForkError):
+                producer.flush()
+                os._exit(USABLE)
+            settings = {"bootstrap.servers": embedded.bootstrap_servers}
+            own = Producer(settings | {"columnar.encoding": "parquet", "log_level": 0})
+            own.set_schema("forking", pa.schema([("n", pa.int64())]))
+            own.produce("forking", {"n": 2})
+            os._exit(ABANDONED if own.flush(60) == 0 else NOT_REACHED)
+        finally:
+            os._exit(USABLE)
+    forked.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ABANDONED
+    assert producer.flush(60) == 0
+    [told] = eventually(lambda: caplog.messages)  # after the step
+    assert told.startswith("a fork did not wait for columnar-kafka's sender, which got no further")
 
 
 def test_the_senders_own_thread_does_not_wait_for_its_step() -> None:

@@ -155,6 +155,8 @@ class Failing(Waiting):
 
     def accept_only(self, *threads: int) -> None: ...
 
+    def close(self) -> None: ...
+
     def flush_for(self, seconds: float) -> BaseException:
         self.left -= 1
         return ValueError(f"report {self.left}")
@@ -164,7 +166,7 @@ def test_of_reports_that_fail_at_exit_the_first_is_logged_and_the_others_are_cou
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = Failing(500)
-    monkeypatch.setattr(lifecycle, "_live", {failing})
+    monkeypatch.setattr(lifecycle, "_live", weakref.WeakKeyDictionary({failing: None}))
     monkeypatch.setattr(lifecycle, "_clients", {failing: failing})
     monkeypatch.setattr(lifecycle, "_dropped", set())
     lifecycle._flush_all()
@@ -173,6 +175,32 @@ def test_of_reports_that_fail_at_exit_the_first_is_logged_and_the_others_are_cou
         "499 more delivery reports failed at exit",
     ]
     assert "ValueError: report 499" in caplog.text
+
+
+class Making(Failing):
+    """Stands for one beside which another thread makes others: while it is looked at."""
+
+    made: list[Failing]
+
+    def __hash__(self) -> int:
+        if hasattr(self, "made"):
+            self.made.append(Failing(0))
+            lifecycle.started(self.made[-1], self.made[-1])
+        return id(self)
+
+
+def test_producers_may_be_made_while_all_are_flushed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [Making(1) for _ in range(3)]
+    monkeypatch.setattr(lifecycle, "_live", type(lifecycle._live)(dict.fromkeys(owners)))
+    monkeypatch.setattr(lifecycle, "_clients", {each: each for each in owners})
+    for each in owners:
+        each.made = []
+    lifecycle._flush_all()
+    assert [len(each) for each in owners] == [0, 0, 0]
+    assert all(each.made for each in owners)
+    assert "2 more delivery reports failed at exit" in caplog.messages
 
 
 def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:

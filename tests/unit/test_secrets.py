@@ -27,8 +27,16 @@ from columnar_kafka.aio import AIOConsumer, AIOProducer
 from columnar_kafka.cli.commands import app
 from columnar_kafka.cli.ingest import IngestOptions
 from columnar_kafka.cli.options import pairs, read_client_config
-from columnar_kafka.config import Hidden
-from columnar_kafka.ingest import Ingestor, IngestSettings, open_table, verify_topic
+from columnar_kafka.config import Arguments, Hidden
+from columnar_kafka.ingest import (
+    FenceTable,
+    Ingestor,
+    IngestSettings,
+    open_dead_letters,
+    open_table,
+    parse_rules,
+    verify_topic,
+)
 from columnar_kafka.producing import buffer
 from columnar_kafka.testing import FakeKafka
 from spark_sink.columns import MESSAGE
@@ -49,7 +57,8 @@ CONFIG: dict[str, Any] = {
 PARQUET = {**CONFIG, "columnar.encoding": "parquet"}
 GROUP = {**PARQUET, "group.id": "g"}
 STORAGE = {"aws_region": "x", "aws_access_key_id": "id", "aws_secret_access_key": SECRET}
-CATALOG = {"type": "rest", "uri": f"https://user:{SECRET}@host", "credential": f"id:{SECRET}"}
+# SQLAlchemy takes a slash in a password.
+CATALOG = {"type": "sql", "uri": f"postgresql://user:a/{SECRET}@host/db", "token": SECRET}
 OF_KAFKA = {f"kafka.{key}": str(each) for key, each in CONFIG.items()}
 OPTIONS = {"path": "s3://b/t", "table.source.isolation": "read_committed", **OF_KAFKA}
 OPTIONS |= {f"table.storage.{key}": each for key, each in STORAGE.items()}
@@ -164,16 +173,30 @@ def reachable(start: Any) -> Iterator[tuple[str, Any]]:
 
 def file(text: str) -> str:
     path = Path("given")  # in the test's folder
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     return str(path)
 
 
 def command(*arguments: str) -> None:
     """Run a command, and raise what ends it."""
-    given = ["/nowhere/t", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1"]
-    result = CliRunner().invoke(app, ["verify", *given, *arguments])
+    run("verify", "/nowhere/t", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1", *arguments)
+
+
+def ingest(*arguments: str) -> None:
+    given = ("--topic", "t", "--bootstrap-servers", "127.0.0.1:1", "--to", "lake")
+    run("ingest", *given, *arguments)
+
+
+def run(*arguments: str) -> None:
+    result = CliRunner().invoke(app, arguments)
     assert result.exception is not None, result.output
+    assert SECRET not in result.output
     raise result.exception
+
+
+def rules(**given: Any) -> Any:
+    stated: dict[str, Any] = {"verify": "pages", "dead_letters": None, "plain": "stop"}
+    return parse_rules(**(stated | given), table_format="delta")
 
 
 class Unlucky:
@@ -183,6 +206,15 @@ class Unlucky:
         raise LookupError(name)
 
 
+def lake_at(storage: dict[str, str]) -> Any:
+    return open_table("parquet", "s3://b/t", storage=storage)
+
+
+def catalog(properties: dict[str, str]) -> Any:
+    return open_table("iceberg", "a.b", catalog=properties)
+
+
+URL = f"s3://user:{SECRET}@bucket/t"
 FAILS: dict[str, Callable[[], Any]] = {
     "producer, our key": lambda: Producer({**PARQUET, "columnar.nonsense": 1}),
     "producer, our value": lambda: Producer(PARQUET, **{"columnar.linger.ms": "x"}),
@@ -215,12 +247,33 @@ FAILS: dict[str, Callable[[], Any]] = {
     "command, storage": lambda: command("--storage", f"secret={SECRET}", "--storage", "nonsense"),
     "command, catalog": lambda: command("--catalog", f"credential={SECRET}"),
     "command, client file": lambda: command("--client-config", file(f"a={SECRET}\nnonsense")),
-    "command, configuration file": lambda: command(
+    "command, configuration file": lambda: ingest(
         "--config", file(f'nonsense = 1\n[client]\n"sasl.password" = "{SECRET}"')
     ),
-    "command, its own error": lambda: command(
+    "command, configuration file that is none": lambda: ingest(
+        "--config", file(f'[client]\n"sasl.password" = "{SECRET}" x')
+    ),
+    "command, its own error": lambda: ingest(
         "--config", file(f'[client]\n"sasl.password" = "{SECRET}"'), "-X", "no.such.key=1"
     ),
+    "command, client file in another encoding": lambda: command(
+        "--client-config", file(f"sasl.password={SECRET}\nx=\xfc")
+    ),
+    "command, configuration file in another encoding": lambda: ingest(
+        "--config", file(f'[client]\n"sasl.password" = "{SECRET}"\nx = "\xfc"')
+    ),
+    "command, URL": lambda: run(
+        "verify", URL, "--topic", "t", "--bootstrap-servers", "127.0.0.1:1"
+    ),
+    "command, URL of dead letters": lambda: command("--dead-letters", URL),
+    "command, ingest": lambda: ingest("--to", URL),
+    "command, ingest with a table of plain messages": lambda: ingest("--plain", f"table:{URL}"),
+    "command, replay": lambda: run("replay", URL, "--to", "/nowhere/t"),
+    "command, replay into": lambda: run("replay", "/nowhere/t", "--to", URL),
+    "command, compact": lambda: run("compact", URL),
+    "command, repair": lambda: run("repair", URL),
+    "command, fence": lambda: run("fence", "show", URL),
+    "command, URL in a file": lambda: ingest("--config", file(f'dead-letters = "{URL}"')),
     "schema": lambda: Producer(PARQUET).set_schema("t", Unlucky()),
     "ingestor": lambda: Ingestor({**CONFIG, "enable.auto.commit": True}, "t", lake()),
     "ingestor, session": lambda: Ingestor({**CONFIG, "max.poll.interval.ms": 10}, "t", lake()),
@@ -237,6 +290,40 @@ FAILS: dict[str, Callable[[], Any]] = {
     "iceberg": lambda: open_table(
         "iceberg", "a.b", storage={**STORAGE, "nonsense": "x"}, catalog=CATALOG
     ),
+    "ingestor, no dict": lambda: Ingestor([CONFIG], "t", lake()),  # type: ignore[arg-type]
+    "verify, no dict": lambda: verify_topic([CONFIG], "t", lake()),  # type: ignore[arg-type]
+    "storage, no dict": lambda: open_table("delta", "s3://b/t", storage=[STORAGE]),  # type: ignore[arg-type]
+    "catalog, no dict": lambda: open_table("iceberg", "a.b", catalog=f"token={SECRET}"),
+    "rules, no dict": lambda: rules(storage=[STORAGE]),
+    "fences, wrong key": lambda: FenceTable(
+        "parquet", "s3://b/t", storage={"aws_nonsense": "x", **STORAGE}
+    ),
+    "dead letters, wrong key": lambda: open_dead_letters(
+        "s3://b/t", storage={"aws_nonsense": "x", **STORAGE}
+    ),
+    "URL of a directory": lambda: open_table("parquet", URL),
+    "URL of a Delta table": lambda: open_table("delta", URL),
+    "URL as an Iceberg table": lambda: open_table("iceberg", URL, catalog=CATALOG),
+    "URL, a slash in the password": lambda: open_table("delta", f"s3://id:a/b{SECRET}@b/t"),
+    "URL, no bucket": lambda: open_table("delta", f"s3://id:{SECRET}/t"),
+    "URL, @ in the password": lambda: open_table("delta", f"s3://id:{SECRET}@{SECRET}@b/t"),
+    "URL, Azure": lambda: open_table("delta", f"abfss://c:{SECRET}@account.dfs.core.windows.net/t"),
+    "URL, query": lambda: open_table("delta", f"s3://b/t?secret={SECRET}"),
+    "URL, no store": lambda: open_table("parquet", f"https://user:{SECRET}@host/t"),
+    "URL, no store, query": lambda: open_table("parquet", f"https://host/t?sig={SECRET}"),
+    "URL, rules": lambda: rules(plain=f"table:{URL}"),
+    "URL, rules without table:": lambda: rules(plain=URL),
+    "URL, rules' dead letters": lambda: rules(dead_letters=URL),
+    "URL, fences": lambda: FenceTable("delta", URL),
+    "URL, endpoint": lambda: lake_at({"aws_endpoint": f"http://user:{SECRET}@host:1"}),
+    "URL, proxy": lambda: lake_at({"proxy_url": f"user:{SECRET}@host:x"}),
+    "URL, endpoint of a catalog": lambda: catalog({"s3.endpoint": f"http://user:{SECRET}@host:1"}),
+    "URL, warehouse": lambda: catalog({"warehouse": URL}),
+    "URL, REST catalog": lambda: catalog({"type": "rest", "uri": f"http://user:{SECRET}@h:1/x"}),
+    "URL, sink": lambda: spark_sink.LakeSink(options(path=URL)).writer(MESSAGE, overwrite=False),
+    "URL, sink's dead letters": lambda: spark_sink.LakeSink(
+        options(**{"table.dead.letters": URL})
+    ).writer(MESSAGE, overwrite=False),
     "source, option": lambda: source(nonsense="x").schema(),
     "source, java key": lambda: source(
         subscribe="t", **{"kafka.sasl.jaas.config": f'password="{SECRET}"'}
@@ -261,6 +348,8 @@ def test_no_error_and_no_frame_of_ours_shows_them(
         FAILS[kind]()
     assert not isinstance(raised.value, AssertionError | NotImplementedError)
     report: Any = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    for each in chained(raised.value):
+        assert SECRET not in f"{each!r} {each}"
     while report is not None:
         assert SECRET not in "".join(report.format_exception_only())
         for frame in report.stack:
@@ -269,6 +358,23 @@ def test_no_error_and_no_frame_of_ours_shows_them(
                     assert SECRET not in shown, f"{frame.filename}:{frame.lineno} {name}"
         report = report.__cause__ or report.__context__
     assert SECRET not in caplog.text
+
+
+def chained(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it came from, also where it does not show them."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def test_arguments_have_no_attribute_that_shows_them() -> None:
+    arguments = Arguments((SECRET,), {"password": SECRET})
+    for path, each in reachable(arguments):
+        assert SECRET not in f"{each!r} {each}", path
+    assert arguments.passed_to(lambda *args, **kwargs: (args, kwargs)) == (
+        (SECRET,),
+        {"password": SECRET},
+    )
 
 
 def test_a_wrong_argument_of_a_command_is_told_without_its_value(tmp_path: Path) -> None:
@@ -280,6 +386,18 @@ def test_a_wrong_argument_of_a_command_is_told_without_its_value(tmp_path: Path)
         assert found.exit_code == 2
         assert SECRET not in found.output
         assert "key=value" in found.output
+
+
+@pytest.mark.parametrize("option", ["--client-config", "--config"])
+def test_a_file_in_another_encoding_is_told_without_what_is_in_it(
+    tmp_path: Path, option: str
+) -> None:
+    path = tmp_path / "given"
+    path.write_bytes(f"a = 1\n# {SECRET} \xfc\n".encode("latin-1"))
+    given = ["--topic", "t", "--bootstrap-servers", "h", "--to", str(tmp_path)]
+    found = CliRunner().invoke(app, ["ingest", *given, option, str(path)], terminal_width=999)
+    assert (found.exit_code, SECRET in found.output) == (2, False)
+    assert "line 2 is not UTF-8" in " ".join(found.output.replace("│", " ").split())
 
 
 def test_no_command_prints_local_variables() -> None:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from columnar_kafka.errors import LakeError
+from columnar_kafka.config import HiddenText
+from columnar_kafka.errors import ConfigError, LakeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,9 +32,12 @@ __all__ = [
     "StagedWriter",
     "canonical_place",
     "check_staged",
+    "hide_password",
     "is_object_store",
     "new_file",
     "plain_uri",
+    "refuse_password",
+    "refuse_passwords",
     "unique_name",
     "unreferenced",
     "visible_folder",
@@ -45,6 +49,14 @@ P = TypeVar("P", bound=PurePath)
 LEFT_OVER: Final = 7 * 24 * 3600.0
 """Seconds from when a file was begun until it is taken for a killed process'. No commit may come so
 late: it might name a file that is being removed."""
+_STORES: Final = r"(s3a?|gs|azure|az|adl|abfss?)://"
+_PASSWORD: Final = re.compile(
+    rf"{_STORES}[^/]*:"  # what is no password there is a port, which a bucket does not have
+    r"|[a-z][a-z0-9+.-]*://[^/\[]*:(?!\d*(/|$)).*@",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUERY: Final = re.compile(rf"({_STORES}|https?://).*\?", re.IGNORECASE | re.DOTALL)
+_NO_DATABASE: Final = re.compile(rf"{_STORES}|https?://", re.IGNORECASE)
 _UNPLAIN: Final = re.compile(r"[%#?\x00-\x1f\x7f]" + ("" if os.sep == "\\" else r"|\\"))
 
 
@@ -240,7 +252,59 @@ def visible_folder(topic: str, mark: str = "~") -> str:
 
 def is_object_store(place: str) -> bool:
     """Return whether a place is a URL of an object store; other places are paths."""
-    return bool(re.match(r"(s3a?|gs|azure|az|adl|abfss?)://", place))
+    return bool(re.match(_STORES, place))
+
+
+def hide_password(place: str) -> str:
+    """Return a text with a place in it, which reports of crashes do not show if it has a password.
+
+    In a function that gets one: it may raise before `refuse_password` has seen it, or by that.
+    """
+    return HiddenText(place) if _has_secrets(place) else place
+
+
+def refuse_password(place: str) -> None:
+    """Check that a place is no URL with a password, nor with a query, where tokens are.
+
+    No store takes one: obstore and deltalake pass over it, pyiceberg takes it for the bucket. And
+    it would be in errors, in logs, in the table's metadata.
+
+    Raises:
+        ConfigError: it is; the text has nothing of it.
+    """
+    place = hide_password(place)
+    if _has_secrets(place):
+        scheme = place.partition("://")[0].rpartition(":")[2]
+        raise ConfigError(
+            f"{scheme}://…: the URL of a table must have no password, no port and no query, which "
+            "no store takes and errors would show. Credentials are storage options, such as "
+            "aws_access_key_id and aws_secret_access_key, or come from the environment"
+        )
+
+
+def refuse_passwords(options: Mapping[str, str]) -> None:
+    """Check the URLs among the options of a store or catalog, as endpoints, in the same way.
+
+    Those of proxies and databases may have a password, which is used there.
+
+    Raises:
+        ConfigError: one has a password; the text names its key.
+    """
+    for key in options:
+        if "proxy" not in key and _has_useless_password(options[key]):
+            raise ConfigError(
+                f"{key}: its URL must have no password, which errors would show. Credentials are "
+                "options of their own, such as aws_secret_access_key, or credential and token of a "
+                "catalog"
+            )
+
+
+def _has_secrets(text: str) -> bool:
+    return bool(_PASSWORD.search(text) or _QUERY.search(text))
+
+
+def _has_useless_password(option: str) -> bool:
+    return bool(_NO_DATABASE.match(str(option)) and _PASSWORD.match(str(option)))
 
 
 def canonical_place(place: str) -> str:

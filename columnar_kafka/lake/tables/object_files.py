@@ -29,7 +29,7 @@ from obstore.store import from_url
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.model import NotLandedError
-from columnar_kafka.lake.tables.files import StagedWriter
+from columnar_kafka.lake.tables.files import StagedWriter, refuse_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,10 +63,12 @@ class ObjectFiles:
             storage: keys of the store, as ``aws_region``; as deltalake takes them, too.
 
         Raises:
-            ConfigError: a key does not exist, has no such value, or is missing.
+            ConfigError: a key does not exist, has no such value, or is missing; an endpoint's URL
+                has a password.
         """
-        self._url = url.rstrip("/")
         self.options = storage = Hidden(storage)
+        refuse_passwords(storage)
+        self._url = url.rstrip("/")
         self._refuses_taken_names = False  # until it was seen
         config: Any = Hidden(storage)
         client: Any = Hidden()
@@ -78,12 +80,15 @@ class ObjectFiles:
             config.setdefault("aws_copy_if_not_exists", "multipart")
             if allows := os.environ.get("AWS_ALLOW_HTTP"):  # obstore overlooks it
                 client.setdefault("allow_http", allows)
+        wrong = ""
         try:
             self._store: Any = from_url(self._url, config=config, client_options=client)
         except UnknownConfigurationKeyError as error:
-            raise ConfigError(f"storage of {url}: {_first_line(error)}") from error
+            wrong = f"storage of {url}: {_first_line(error)}"
         except (BaseError, ValueError) as error:
-            raise ConfigError(f"{url} cannot be opened: {_first_line(error)}") from error
+            wrong = f"{url} cannot be opened: {_first_line(error)}"
+        if wrong:  # not from the library's error, which quotes wrong values, as of a proxy
+            raise ConfigError(wrong)
 
     def __reduce__(self) -> tuple[type[ObjectFiles], tuple[str, Hidden]]:
         return ObjectFiles, (self._url, self.options)

@@ -63,6 +63,21 @@ def test_a_value_is_converted_once_whatever_the_others_are() -> None:
     assert [made.take(row)[0] for row in rows] == [([1, 2], "ascii"), ([1, 2], "naïve")]
 
 
+def test_what_a_signal_handler_raises_in_a_converter_is_no_error_of_the_row() -> None:
+    handlers = [KeyError("a handler's")]
+
+    def convert(value: str) -> int:
+        if handlers:
+            raise handlers.pop()
+        return int(value)
+
+    taken = columns(n=convert)
+    row = {"n": "7", "day": None, "s": None, "map": None}
+    with pytest.raises(KeyError, match="a handler's"):
+        taken.take(row)
+    assert taken.take(row)[0] == (7, None, None, None)
+
+
 def test_what_a_converter_returns_is_judged_like_any_value() -> None:
     with pytest.raises(RowError, match=r"field 'n' is str '7'; its schema wants int32 or null"):
         columns(n=str).take(ROW)

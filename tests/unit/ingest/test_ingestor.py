@@ -727,9 +727,12 @@ def test_the_group_of_a_table_stays_what_it_is_in_running_services(
 
 def test_tables_of_one_name_in_two_catalogs_have_a_group_each() -> None:
     """However the catalogs differ; who logs in to one does not count."""
-    dev = {"name": "dev", "uri": "https://catalog", "warehouse": "dev"}
+    dev = {"name": "dev", "uri": "postgresql://catalog", "warehouse": "dev"}
     others = [{**dev, key: "other"} for key in dev]
-    users = [{**dev, "uri": "https://user:secret@catalog?password=secret"}, {**dev, "token": "x"}]
+    users = [
+        {**dev, "uri": "postgresql://user:secret@catalog?password=secret"},
+        {**dev, "token": "x"},
+    ]
     tables = [
         open_table("iceberg", "lake.flights", catalog=each) for each in (dev, *others, *users)
     ]

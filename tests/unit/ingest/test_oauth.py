@@ -25,7 +25,14 @@ token = lambda config: (f"token of {config}", time.time() + 60)
 with_extensions = lambda config: ("t", time.time() + 60, "me", {"a": "b"})
 a_name = "me"
 def fails(config):
-    raise PermissionError("the role is missing")
+    raise PermissionError("the secret is wrong")
+def fails_deep(config):
+    fails(config)
+def has_a_wrong_value(config):
+    int("secret")
+def not_ours(config):
+    from columnar_kafka import ConfigError
+    raise ConfigError("secret")
 milliseconds = lambda config: ("t", 1000 * time.time() + 60_000)
 expired = lambda config: ("t", time.time() - 1)
 only_a_token = lambda config: "secret"
@@ -109,7 +116,10 @@ def test_what_is_no_function_is_named(name: Any, match: str) -> None:
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("fails", "PermissionError: the role is missing"),
+        ("fails", r"PermissionError in fails, line \d+ of .*some_tokens\.py \(its text"),
+        ("fails_deep", r"PermissionError in fails, line \d+"),
+        ("not_ours", r"ConfigError in not_ours, line \d+"),
+        ("has_a_wrong_value", r"ValueError in has_a_wrong_value, line \d+"),
         (
             "milliseconds",
             r"expires at 1\d{12}: that must be in seconds since 1970, not milliseconds",
@@ -118,7 +128,7 @@ def test_what_is_no_function_is_named(name: Any, match: str) -> None:
         ("only_a_token", r"returned a str: it must return \(token, seconds since 1970"),
         ("nothing", "returned a NoneType"),
         ("empty", "an empty token"),
-        ("exits", "SystemExit: no"),
+        ("exits", r"SystemExit in exits, line \d+"),
         ("principal", r"returned \(str, float, int\): it must .* then principal and extensions"),
         ("extensions", "values of extensions must be texts in UTF-8"),
         ("too_many", r"returned \(str, float, str, dict, int\)"),
@@ -132,7 +142,10 @@ def test_what_librdkafka_would_not_say_is_logged(
 ) -> None:
     """It asks again later, and in the end says that no token was set in time."""
     found = named_oauth_cb(f"some_tokens:{name}")
-    with caplog.at_level(logging.ERROR), pytest.raises((PermissionError, ConfigError, SystemExit)):
+    with (
+        caplog.at_level(logging.ERROR),
+        pytest.raises((PermissionError, ValueError, ConfigError, SystemExit)),
+    ):
         found(None)
     [message] = caplog.messages
     assert message.startswith(f"oauth_cb=some_tokens:{name}: no token: ")
@@ -152,8 +165,8 @@ def test_a_client_does_not_wait_for_one_that_blocks(
 
 
 def test_no_frame_shows_a_token_or_what_it_is_made_of() -> None:
-    for name in ("too_many", "only_a_token", "fails"):
-        with pytest.raises((ConfigError, PermissionError)) as raised:
+    for name in ("too_many", "only_a_token", "fails", "has_a_wrong_value"):
+        with pytest.raises((ConfigError, PermissionError, ValueError)) as raised:
             named_oauth_cb(f"some_tokens:{name}")("secret")
         report = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
         for frame in report.stack:

@@ -83,6 +83,50 @@ def test_consumers_of_one_group_cannot_have_one_instance_id(
         IngestService(ingestors)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_refused"),
+    [
+        ({"bootstrap.servers": "east:9092"}, {"bootstrap.servers": "west:9092"}, False),
+        ({"bootstrap.servers": "a:1,b:1"}, {"bootstrap.servers": "b:1, a:1"}, True),
+        ({"bootstrap.servers": "a:1"}, {"metadata.broker.list": "a:1"}, True),
+        (
+            {"bootstrap.servers": "x:1", "metadata.broker.list": "a:1"},
+            {"bootstrap.servers": "x:1"},
+            False,
+        ),
+    ],
+)
+def test_one_instance_id_is_refused_only_in_one_cluster(
+    tmp_path: Path, one: dict[str, str], other: dict[str, str], *, is_refused: bool
+) -> None:
+    """Each cluster has groups of its own. librdkafka takes the last of the two keys."""
+    member = {"group.instance.id": "pod-0", "group.id": "g"}
+    ingestors = [
+        Ingestor(config | member, topic, DirectoryLake(tmp_path / topic).table())
+        for topic, config in (("a", one), ("b", other))
+    ]
+    expected = pytest.raises(ConfigError, match=r"group\.instance\.id=pod-0: ")
+    with expected if is_refused else nullcontext():
+        IngestService(ingestors)
+
+
+def test_with_fixed_partitions_no_group_is_joined_and_an_instance_id_is_no_matter(
+    tmp_path: Path,
+) -> None:
+    config = CONFIG | {"group.instance.id": "pod-0", "group.id": "g"}
+    fixed = IngestSettings(partitions=(0,))
+    lakes = {topic: DirectoryLake(tmp_path / topic).table() for topic in "abc"}
+    ingestors = [Ingestor(config, topic, lakes[topic], fixed) for topic in "ab"]
+    ingestors.append(Ingestor(config, "c", lakes["c"]))  # the only one that joins
+    assert IngestService(ingestors).ingestors == tuple(ingestors)
+
+
+def test_an_empty_instance_id_is_none(tmp_path: Path) -> None:
+    config = CONFIG | {"group.instance.id": "", "group.id": "g"}
+    ingestors = [Ingestor(config, topic, DirectoryLake(tmp_path / topic).table()) for topic in "ab"]
+    assert IngestService(ingestors).ingestors == tuple(ingestors)
+
+
 @pytest.mark.parametrize("bad", ["a", "b"])
 @pytest.mark.usefixtures("kafka")
 def test_if_one_fails_the_others_land_what_they_read(

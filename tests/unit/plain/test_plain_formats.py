@@ -266,6 +266,9 @@ def test_a_record_that_has_our_column_is_refused_at_once() -> None:
         Json(pa.schema([("_kafka", pa.int64())]))
     with pytest.raises(SchemaError, match=r"^column '_kafka\.row' is reserved$"):
         Json(pa.schema([("_kafka.row", pa.int64())]))
+    for name in ("_KAFKA", "_Kafka.x"):  # engines ignore the case
+        with pytest.raises(SchemaError, match=rf"^column '{name}' is reserved$"):
+            Json(pa.schema([(name, pa.int64())]))
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -161,8 +161,7 @@ def test_a_record_too_large_alone_fails_alone() -> None:
 def test_a_purge_and_a_timeout_end_it(*, known: bool) -> None:
     pipeline, reports = Pipeline(partitions=1 if known else None, message_timeout=50.0), Reports()
     arrow(pipeline, range(5), report=reports)
-    pipeline.sender._purging = True
-    pipeline.run()
+    pipeline.purge()
     arrow(pipeline, range(7), report=reports)
     pipeline.now = 50.0
     settle(pipeline)

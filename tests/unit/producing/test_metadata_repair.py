@@ -161,8 +161,7 @@ def test_an_aborted_transaction_leaves_what_it_has_learned_to_the_next(*, told: 
     """Aborting purges, often before the sender has looked at what was rejected."""
     pipeline = Pipeline(BLOBS, partitions=3, segment_rows=100, sends_again=False)
     reject(pipeline, range(1), told=told)
-    pipeline.sender._purging = True
-    pipeline.run()
+    pipeline.purge()
     produce(pipeline, range(100), partition=0)
     settle(pipeline)
     assert arrived(pipeline) == list(range(100))
@@ -200,7 +199,7 @@ def test_a_purge_gives_up_what_came_back() -> None:
     produce(pipeline, range(25))
     pipeline.run()
     pipeline.acknowledge()
-    pipeline.sender._purging = True
+    pipeline.purge()
     settle(pipeline)
     assert arrived(pipeline) == []
     assert sorted(each.tag for each in pipeline.reports) == list(range(25))

@@ -12,6 +12,7 @@ from pipeline import NUMBERS, Pipeline, records
 from support import eventually
 
 from columnar_kafka import native
+from columnar_kafka.producing import segmenter
 from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.testing import FakeKafka
@@ -203,7 +204,7 @@ def test_what_cannot_be_read_back_fails_as_before(
     world.produce(2, row(2), partition=0)
     assert world.producer.flush(60) == 0
     assert world.codes == {1: GONE, 2: None}
-    assert "could not be read" in caplog.text
+    eventually(lambda: "could not be read" in caplog.text)  # after the step
     assert world.producer._buffer.queue.used_bytes == 0
 
 
@@ -217,6 +218,27 @@ def gone(**settings: Any) -> Pipeline:
     pipeline.flush()
     assert pipeline.reports == []
     return pipeline
+
+
+def test_what_cannot_be_read_back_is_logged_after_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    working: list[bool] = []
+
+    pipeline = Pipeline(NUMBERS, partitions=BEFORE)
+    pipeline.run(0.0)
+
+    def log(*_: object, **__: object) -> None:
+        working.append(pipeline.sender.working)
+
+    monkeypatch.setattr(MovedRecords, "unpinned", None)
+    monkeypatch.setattr(segmenter._log, "error", log)
+    monkeypatch.setattr(segmenter._log, "exception", log)
+    pipeline.kafka.faults.append(Fault.refusal(KafkaError(GONE)))
+    pipeline.numbers(1, key=b"k")
+    pipeline.flush()
+    assert working == [False]
+    assert [each.error for each in pipeline.reports] == [GONE]
 
 
 def test_they_wait_for_the_topic_to_come_back() -> None:
@@ -245,8 +267,7 @@ def test_they_wait_as_long_as_others_of_a_topic_that_is_missing(timeout: float) 
 
 def test_purge_reports_them() -> None:
     pipeline = gone()
-    pipeline.sender._purging = True
-    pipeline.run()
+    pipeline.purge()
     pipeline.poll()
     purged = KafkaError._PURGE_QUEUE
     assert [(each.tag, each.error) for each in pipeline.reports] == [(1, purged)]

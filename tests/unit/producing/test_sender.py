@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +21,9 @@ from columnar_kafka.position import pack
 from columnar_kafka.producing import segmenter, sender
 from columnar_kafka.producing.sender import Sender
 from columnar_kafka.segment.headers import parse_headers
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 BLOBS = pa.schema([("v", pa.binary())])
 POISON = {"n": 2, "code": b"long"}
@@ -473,9 +476,7 @@ def wait(signal: Any, done: threading.Event) -> None:
 
 
 def purge(pipeline: Pipeline) -> None:
-    """What `Sender.purge` has the thread do."""
-    pipeline.sender._purging = True
-    pipeline.run()
+    pipeline.purge()
     pipeline.poll()
 
 
@@ -644,6 +645,57 @@ def test_a_rejection_wakes_the_thread() -> None:
     assert [len(segment) for segment in pipeline.segments()] == [1, 1]
 
 
+class Log(logging.Handler):
+    """Sees whether a pipeline's step is held while something is logged; may raise."""
+
+    def __init__(self, pipeline: Pipeline, error: Exception | None = None) -> None:
+        super().__init__()
+        self.steps: list[bool] = []
+        self._pipeline, self._error = pipeline, error
+
+    def emit(self, _: logging.LogRecord) -> None:
+        self.steps.append(self._pipeline.sender.working)
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> Self:
+        segmenter._log.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        segmenter._log.removeHandler(self)
+
+
+def concat_fails(_: Any) -> Any:
+    raise AttributeError("no concat_arrays")
+
+
+@pytest.mark.parametrize(
+    ("segment_rows", "numbers"), [(1, 50), (CHUNK_ROWS + 10, CHUNK_ROWS + 2)], ids=["small", "cut"]
+)
+def test_a_step_logs_nothing_before_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, segment_rows: int, numbers: int
+) -> None:
+    """A thread that is inside a handler of logs has its lock, and may fork or wait."""
+    monkeypatch.setattr(segmenter.RecordBlock, "concat", concat_fails)
+    pipeline = Pipeline(segment_rows=segment_rows)
+    with Log(pipeline) as log:
+        pipeline.numbers(*range(numbers))
+        pipeline.flush()
+    assert set(log.steps) == {False}
+    assert outcomes(pipeline) == [(n, None) for n in range(numbers)]
+
+
+def test_a_handler_of_logs_that_raises_costs_no_record() -> None:
+    pipeline = Pipeline(segment_rows=1)
+    with Log(pipeline, LookupError("a handler's")) as log:
+        pipeline.numbers(*range(50))
+        pipeline.flush()
+    assert len(log.steps) == 1
+    assert outcomes(pipeline) == [(n, None) for n in range(50)]
+    assert nothing_is_left(pipeline)
+
+
 class Failing:
     """A method that fails `times` times before it does its work; with `after`, after its work."""
 
@@ -799,6 +851,41 @@ def test_purge_waits_for_the_thread() -> None:
     finally:
         pipeline.sender.stop()
     assert outcomes(pipeline) == [(0, KafkaError._PURGE_QUEUE)]
+
+
+def test_a_purge_that_is_asked_for_during_another_one_is_done_too() -> None:
+    pipeline = Pipeline(linger=1000.0)
+    purge, wake = pipeline.sender._dispatcher.purge, pipeline.sender.wake
+    entered, leave, asked = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(error: KafkaError) -> None:
+        entered.set()
+        assert leave.wait(60)
+        purge(error)
+
+    def waking() -> None:
+        wake()
+        if threading.current_thread() is second:
+            asked.set()
+
+    pipeline.sender._dispatcher.purge = slow  # type: ignore[method-assign]
+    pipeline.sender.wake = waking  # type: ignore[method-assign]
+    first, second = (threading.Thread(target=pipeline.sender.purge) for _ in range(2))
+    pipeline.sender.start()
+    try:
+        pipeline.numbers(1)
+        first.start()
+        assert entered.wait(60)
+        pipeline.numbers(2)
+        second.start()
+        assert asked.wait(60)
+        leave.set()
+        first.join(60)
+        second.join(60)
+        pipeline.poll()
+        assert outcomes(pipeline) == [(n, KafkaError._PURGE_QUEUE) for n in (1, 2)]
+    finally:
+        pipeline.sender.stop()
 
 
 def test_stop_ends_the_thread_and_may_be_called_twice() -> None:

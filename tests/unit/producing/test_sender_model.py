@@ -120,8 +120,7 @@ class Producing(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        self.pipeline.sender._purging = True
-        self.pipeline.run()
+        self.pipeline.purge()
 
     # --- what the world does --------------------------------------------------------------------
 

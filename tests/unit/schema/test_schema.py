@@ -184,7 +184,7 @@ def test_a_default_has_the_value_that_a_row_would_hold(avro: Any, default: Any, 
 
 @pytest.mark.parametrize("name", ["_kafka_offset", "_kafkas", "a._kafka", "kafka.x"])
 def test_names_that_look_like_reserved_ones_are_free(name: str) -> None:
-    schema = pa.schema([(name, pa.struct([("_kafka", pa.int8()), ("_kafka.x", pa.int8())]))])
+    schema = pa.schema([(name, pa.struct([("_KAFKA", pa.int8()), ("_kafka.x", pa.int8())]))])
     assert RecordSchema.parse(schema).arrow == schema
 
 
@@ -195,6 +195,9 @@ def test_a_field_without_default_has_none() -> None:
 # --- what is refused ----------------------------------------------------------------------------
 
 
+RESERVED = "reserved for each record's key, time and headers"
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -202,7 +205,19 @@ def test_a_field_without_default_has_none() -> None:
         (record(), "the schema has no fields; a record needs at least one"),
         (
             pa.schema([("_kafka", pa.int8())]),
-            "field '_kafka' is reserved for each record's key, time and headers",
+            f"field '_kafka' is {RESERVED}",
+        ),
+        (
+            pa.schema([("n", pa.int8()), ("_KAFKA", pa.int8())]),
+            f"field '_KAFKA' is {RESERVED}: Spark ignores case",
+        ),
+        (
+            record({"name": "_Kafka", "type": "int"}),
+            f"field '_Kafka' is {RESERVED}: Spark ignores case",
+        ),
+        (
+            pa.schema([("_Kafka.offset", pa.int64())]),
+            "field '_Kafka.offset' is reserved: it would be a member of `_kafka`. Rename it",
         ),
         (  # as `flatten` makes them of the tables of `consume_arrow`
             pa.schema([("n", pa.int8()), ("_kafka.offset", pa.int64())]),
@@ -210,7 +225,7 @@ def test_a_field_without_default_has_none() -> None:
         ),
         (
             record({"name": "_kafka", "type": "int"}),
-            "field '_kafka' is reserved for each record's key, time and headers",
+            f"field '_kafka' is {RESERVED}",
         ),
         (
             pa.schema([("a", pa.int8()), ("b", pa.int8()), ("a", pa.int8())]),

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import hostile
@@ -19,7 +20,7 @@ import pytest
 from hostile import sent
 from support import eventually, has_ended
 
-from columnar_kafka import ColumnarError, ConfigError, Segment, SegmentError
+from columnar_kafka import ColumnarError, ConfigError, ForkError, Segment, SegmentError
 from columnar_kafka.config import DecodeLimits
 from columnar_kafka.segment import isolated
 from columnar_kafka.segment.isolated import IsolatedDecoder
@@ -429,6 +430,41 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
         out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     eventually(lambda: has_ended(int(out)))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_is_refused_while_another_thread_starts_the_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starts, forked = threading.Event(), threading.Event()
+
+    def start(*_: object) -> None:
+        starts.set()
+        forked.wait(60)
+        raise ColumnarError("as a test wants it")
+
+    def use() -> None:
+        with suppress(ColumnarError):
+            segment(GOOD, decoder).verify()
+
+    monkeypatch.setattr(isolated, "_Child", start)
+    decoder = IsolatedDecoder()
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert starts.wait(60)
+    copy = os.fork()
+    if not copy:
+        signal.alarm(20)  # it would hang
+        try:
+            segment(GOOD, decoder).verify()
+        except ForkError:
+            decoder.close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    forked.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
 
 
 def test_a_fork_is_refused_and_holds_nothing() -> None:

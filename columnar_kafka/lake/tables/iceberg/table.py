@@ -30,7 +30,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.arrow_types import zoned_columns
 from columnar_kafka.lake.model import (
@@ -53,6 +53,7 @@ from columnar_kafka.lake.tables.commit_record import (
 from columnar_kafka.lake.tables.files import (
     check_staged,
     plain_uri,
+    refuse_passwords,
     unique_name,
     unreferenced,
     visible_folder,
@@ -174,17 +175,18 @@ class IcebergTable(BaseTable["State"]):
 
         Raises:
             LakeError: `identifier` has no namespace.
-            ConfigError: a key of `storage` has no property.
+            ConfigError: a key of `storage` has no property; or as `refuse_passwords`.
         """
-        catalog, storage = Hidden(catalog), Hidden(storage or {})
+        self.place = identifier  # for reports, if what follows raises
+        given, catalog = Arguments((catalog,), {}), {}  # which shows passwords
+        catalog, storage = given.mapping(), Hidden(storage or {})
+        refuse_passwords(catalog | storage)
         if "." not in identifier:
-            raise LakeError(
-                f"table {identifier!r}: name it with its namespace, such as 'lake.flights'"
-            )
+            raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
         super().__init__(allow_gaps=allow_gaps)
         self._identifier = identifier
         places = (catalog[key] for key in ("name", "uri", "warehouse") if key in catalog)
-        without_secrets = [re.sub(r"(?<=//)[^/@]*@|\?.*", "", text) for text in places]
+        without_secrets = [re.sub(r"(?<=//)[^:/@]*(:[^@]*)?@|\?.*", "", text) for text in places]
         self.place = " ".join([*without_secrets, identifier])
         self._catalog_properties = Hidden({**file_io_properties(storage), **catalog})
         self._reland = reland
