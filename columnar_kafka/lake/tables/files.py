@@ -121,8 +121,11 @@ class Files(Protocol[P]):
         """
         ...
 
-    def older(self, folder: P, when: float, after: str = "") -> list[str]:
-        """Return the names after `after`, of files in a folder written before a time (Unix's)."""
+    def older(self, folder: P, when: float, *, suffix: str, after: str = "") -> list[str]:
+        """Return the names of files in a folder that were written before a time (Unix's).
+
+        They end with `suffix`, and come after `after`.
+        """
         ...
 
     def make_folder(self, folder: P) -> None:

@@ -106,10 +106,11 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def older(self, folder: Path, when: float, after: str = "") -> list[str]:
+    def older(self, folder: Path, when: float, *, suffix: str, after: str = "") -> list[str]:
         """See `Files.older`."""
         found = []
-        for name in (each for each in self.names(folder) if each > after):
+        names = (each for each in self.names(folder) if each > after and each.endswith(suffix))
+        for name in names:
             with suppress(FileNotFoundError):  # another process has removed it
                 if (folder / name).stat().st_mtime < when:
                     found.append(name)

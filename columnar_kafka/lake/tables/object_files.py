@@ -171,9 +171,12 @@ class ObjectFiles:
         """See `Files.names`. A request lists a thousand objects."""
         return [name for name, _ in self._list(folder, after)]
 
-    def older(self, folder: PurePosixPath, when: float, after: str = "") -> list[str]:
+    def older(
+        self, folder: PurePosixPath, when: float, *, suffix: str, after: str = ""
+    ) -> list[str]:
         """See `Files.older`."""
-        return [name for name, written in self._list(folder, after) if written < when]
+        files = self._list(folder, after)
+        return [name for name, written in files if name.endswith(suffix) and written < when]
 
     def make_folder(self, folder: PurePosixPath) -> None:
         """See `Files.make_folder`: there are no folders."""

@@ -26,9 +26,9 @@ class StoreFiles(QuickFiles):
         self.listed: list[str] = []
         self.after = ""
 
-    def older(self, folder: Path, when: float, after: str = "") -> list[str]:
+    def older(self, folder: Path, when: float, *, suffix: str, after: str = "") -> list[str]:
         self.after = after
-        return super().older(folder, when, after)
+        return super().older(folder, when, suffix=suffix, after=after)
 
     def names(self, folder: Path, after: str = "") -> list[str]:
         found = [each for each in super().names(folder) if each > after]
@@ -97,8 +97,9 @@ def test_drafts_are_looked_for_behind_the_newest_entry(tmp_path: Path) -> None:
     assert log.old_drafts(2) == ["killed.draft"]
     assert log.old_drafts(1) == []
     assert files.after == newest.name
-    assert files.older(newest.parent, 2, after=newest.name) == ["killed.draft"]
-    assert sorted(files.older(newest.parent, 2)) == [newest.name, "killed.draft"]
+    assert files.older(newest.parent, 2, suffix="", after=newest.name) == ["killed.draft"]
+    assert sorted(files.older(newest.parent, 2, suffix="")) == [newest.name, "killed.draft"]
+    assert files.older(newest.parent, 2, suffix=".json") == [newest.name]
 
 
 def test_who_has_seen_the_end_lists_nothing_to_find_the_next_entries(tmp_path: Path) -> None:

@@ -135,10 +135,11 @@ def test_a_log_that_was_put_back_is_read_as_it_is(files: ObjectFiles) -> None:
 
 def test_what_was_written_before_a_time_can_be_listed(files: ObjectFiles) -> None:
     files.put(ONE, b"first")
-    assert files.older(ONE.parent, time.time() - 3600) == []
-    assert files.older(ONE.parent, time.time() + 3600) == ["one"]
-    assert files.older(ONE.parent, time.time() + 3600, after="on") == ["one"]
-    assert files.older(ONE.parent, time.time() + 3600, after="one") == []
+    assert files.older(ONE.parent, time.time() - 3600, suffix="") == []
+    assert files.older(ONE.parent, time.time() + 3600, suffix="e") == ["one"]
+    assert files.older(ONE.parent, time.time() + 3600, suffix="x") == []
+    assert files.older(ONE.parent, time.time() + 3600, suffix="", after="on") == ["one"]
+    assert files.older(ONE.parent, time.time() + 3600, suffix="", after="one") == []
 
 
 @pytest.mark.parametrize("columns", [1, 3000])

@@ -227,10 +227,8 @@ class DeltaLog:
     def remove_drafts(self) -> None:
         """Remove commits that killed processes have begun to write."""
         when = time.time() - LEFT_OVER
-        # Drafts have random names, of which the least may come before those of commits.
-        for name in self._files.older(self._folder, when):
-            if name.endswith(".draft"):
-                self._files.remove(self._folder / name)
+        for name in self._files.older(self._folder, when, suffix=".draft"):
+            self._files.remove(self._folder / name)
 
     def continues(self, snapshot: Snapshot) -> bool:
         """Return whether readers read a commit that was written after a snapshot.

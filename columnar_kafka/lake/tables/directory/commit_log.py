@@ -118,8 +118,8 @@ class CommitLog:
 
         Drafts have random names, which come after those of entries: the log is not listed again.
         """
-        names = self._files.older(self._folder, when, after=self._path(self._seen).name)
-        return [name for name in names if name.endswith(".draft")]
+        newest = self._path(self._seen).name
+        return self._files.older(self._folder, when, suffix=".draft", after=newest)
 
     def files(self, sequence: int) -> dict[str, StagedFile]:
         """Return the files that the table has after an entry, by path. Raises as `newest`."""

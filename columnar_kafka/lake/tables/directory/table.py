@@ -284,8 +284,8 @@ class ParquetDirectory(BaseTable["LogEntry"]):
             when = time.time() - LEFT_OVER
             for name in self._log.old_drafts(when):
                 self._files.remove(self.root / LOG_FOLDER / name)
-            names = self._files.older(self.root / _STAGED, when)
-            old = [f"{_STAGED}/{name}" for name in names if name.endswith(".segment")]
+            names = self._files.older(self.root / _STAGED, when, suffix=".segment")
+            old = [f"{_STAGED}/{name}" for name in names]
             landed = {file.path for file in self._log.newest().files.values()} if old else ()
             for path in old:
                 if path not in landed:
