@@ -13,7 +13,7 @@ import pytest
 from lakes import GENERATIONS, DeltaLake, audit, compared, put
 from segments import ROWS, segment, segments
 
-from columnar_kafka.lake.audit.audit import rows_by_id
+from columnar_kafka.lake.audit import rows_by_id
 from columnar_kafka.lake.audit.rows_by_id import RowsById
 from columnar_kafka.lake.landing.stage import land
 
