@@ -21,15 +21,19 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import zoneinfo
 from collections import Counter
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka import native
 from columnar_kafka.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 THREADS: Final = 8
 LIMIT: Final = 900
@@ -65,6 +69,7 @@ class Program:
         self.accepted: list[int] = []
         self.doubtful: list[int] = []  # produce was interrupted
         self.reported: list[int] = []
+        self.cut: list[int] = []  # a handler's exception ended their reports
         self.unexpected: list[str] = []
         self.may_raise = False
         """Whether the main thread would note it."""
@@ -270,46 +275,66 @@ def produce_rows(program: Program, thread: int, count: int) -> None:
     rng = random.Random(f"{program.seed} {thread}")
     for n in range(count):
         try:
-            program.may_raise = program.may_raise or thread == 0
-            if n % 5 == 0:
-                Garbage(rng)
-            program.produce(rng)
-            if n % 50 == 0:
-                program.producer.poll(0)
-            if thread == 0:
-                program.may_raise = False
+            try:
+                program.may_raise = program.may_raise or thread == 0
+                if n % 5 == 0:
+                    Garbage(rng)
+                program.produce(rng)
+                if n % 50 == 0:
+                    program.producer.poll(0)
+            finally:
+                if thread == 0:
+                    program.may_raise = False
         except Interruption as error:
-            program.may_raise = False
+            if thread == 0:
+                program.may_raise = False  # the line above may have been interrupted
             program.reach(error)
+
+
+def install(program: Program, unraisable: list[str]) -> None:
+    """Have signals bring code along, and note what Python itself drops."""
+    rng = random.Random(program.seed)
+    handling = False
+
+    def dropped(each: Any) -> None:
+        """Python drops what is raised in a finalizer."""
+        if isinstance(each.exc_value, Interruption):
+            program.reach(each.exc_value)
+        else:
+            unraisable.append(repr(each.exc_value))
+
+    def ended(*error: Any) -> None:
+        """Say why the program ends, before the signals end it that go on."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        traceback.print_exception(*error, file=sys.__stderr__)
+
+    def handler(_: int, frame: FrameType | None) -> None:
+        nonlocal handling
+        if handling or program._inside.__dict__.get("acting"):
+            return  # one that interrupts another would take what that is about to raise
+        handling = True
+        try:
+            if program.may_raise and rng.random() < 0.2:
+                program.raised += 1
+                if frame is not None and frame.f_code is Program.report.__code__:
+                    program.cut.append(frame.f_locals["number"])
+                raise Interruption(program.raised)
+            program.act(rng)
+        finally:
+            handling = False
+
+    sys.unraisablehook, sys.excepthook = dropped, ended
+    signal.signal(signal.SIGALRM, handler)
 
 
 def main(rows: int, seed: int) -> None:
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     program = Program(rows, seed)
     Garbage.program = program
-    rng = random.Random(seed)
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - what handlers print
     unraisable: list[str] = []
-
-    def hook(each: Any) -> None:
-        """Python itself drops what is raised in a finalizer."""
-        if isinstance(each.exc_value, Interruption):
-            program.reach(each.exc_value)
-        else:
-            unraisable.append(repr(each.exc_value))
-
-    sys.unraisablehook = hook
-
-    def handler(*_: Any) -> None:
-        if program._inside.__dict__.get("acting"):
-            return
-        if program.may_raise and rng.random() < 0.2:
-            program.raised += 1
-            raise Interruption(program.raised)
-        program.act(rng)
-
+    install(program, unraisable)
     gc.set_threshold(50, 2, 2)
-    signal.signal(signal.SIGALRM, handler)
     share = rows // THREADS
     threads = [
         threading.Thread(target=produce_rows, args=(program, each, share))
@@ -329,26 +354,29 @@ def main(rows: int, seed: int) -> None:
     gc.collect()
     program.producer.flush()
     program.producer.close()
-    reported, accepted = Counter(program.reported), Counter(program.accepted)
+    print(json.dumps(verdict(program) | {"unraisable": unraisable[:5]}))  # noqa: T201
+
+
+def verdict(program: Program) -> dict[str, Any]:
+    """Return what became of the records, and of what handlers have raised."""
+    noted = set(program.reported)
+    reports = [*program.reported, *(n for n in program.cut if n not in noted)]
+    reported, accepted = Counter(reports), Counter(program.accepted)
     doubtful = set(program.doubtful)
-    print(  # noqa: T201
-        json.dumps(
-            {
-                "python": sys.version.split()[0],
-                "native": native.enabled,
-                "rows": len(program.accepted),
-                "unreported": len([n for n in accepted if reported[n] != 1]),
-                "twice": len([n for n, count in reported.items() if count > 1]),
-                "refused and reported": len(set(reported) - set(accepted) - doubtful),
-                "doubtful": len(doubtful),
-                "raised": program.raised,
-                "reached": len(program.reached),
-                "unexpected": program.unexpected[:5],
-                "unraisable": unraisable[:5],
-                "panics": native.core.panic_count() if native.enabled else 0,
-            }
-        )
-    )
+    return {
+        "python": sys.version.split()[0],
+        "native": native.enabled,
+        "rows": len(program.accepted),
+        "unreported": len([n for n in accepted if reported[n] != 1]),
+        "twice": len([n for n, count in reported.items() if count > 1]),
+        "refused and reported": len(set(reported) - set(accepted) - doubtful),
+        "doubtful": len(doubtful),
+        "reports cut": len(program.cut),
+        "raised": program.raised,
+        "reached": len(program.reached),
+        "unexpected": program.unexpected[:5],
+        "panics": native.core.panic_count() if native.enabled else 0,
+    }
 
 
 if __name__ == "__main__":
