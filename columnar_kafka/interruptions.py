@@ -6,6 +6,8 @@ says nothing of the value, and is the caller's.
 
 from __future__ import annotations
 
+import signal
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,8 +23,8 @@ def raise_if_once(error: Exception, call: Callable[[], object]) -> None:
     """Repeat a call that has raised an error, and raise the newest that it does not repeat, if any.
 
     The caller is still handling the error. Handlers may raise in every try: the newest of their
-    exceptions has the earlier ones as its context. What the call raises twice is the value's; so is
-    all of it, if that is something else each time.
+    exceptions has the earlier ones as its context. What the call raises twice is the value's. If it
+    raises something else each time, the traceback tells: it goes through a handler or does not.
     """
     found = _handlers([error], call)
     if found is error:
@@ -37,11 +39,20 @@ def _handlers(found: list[Exception], call: Callable[[], object]) -> Exception |
         handlers = [each for each in found if not _are_alike(each, again)]
         if len(handlers) < len(found):
             return handlers[-1] if handlers else None
-        newest = _handlers([*found, again], call) if len(found) < _TRIES else None
+        if len(found) < _TRIES:
+            newest = _handlers([*found, again], call)
+        else:
+            newest = again if _is_from_handler(again) else None
         if newest is again:
             raise  # as it was raised, so that its context stays
         return newest
     return found[-1]
+
+
+def _is_from_handler(error: Exception) -> bool:
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {getattr(each, "__code__", None) for each in handlers}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
 
 
 def _are_alike(one: Exception, other: Exception) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,3 +96,21 @@ def test_errors_that_always_differ_are_the_values() -> None:
         raise KeyError(next(numbers))
 
     repeat(KeyError(), call)
+
+
+def test_one_that_a_handler_raises_each_time_is_the_handlers() -> None:
+    numbers = itertools.count()
+
+    def handler(*_: object) -> None:
+        raise KeyError(next(numbers))
+
+    def call() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(KeyError) as found:
+            repeat(KeyError(), call)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert found.value.args == (next(numbers) - 1,)
