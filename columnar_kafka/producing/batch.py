@@ -19,7 +19,7 @@ from columnar_kafka.producing.record_block import Callback, RecordBlock
 from columnar_kafka.producing.report import OneRow
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.protocol import Builder
+    from columnar_kafka.columns.from_rows.protocol import Builder
     from columnar_kafka.producing.topic_format import TopicFormat
 
 __all__ = ["AcceptedRecord", "Batch", "Chunk", "Metadata"]

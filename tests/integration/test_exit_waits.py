@@ -24,7 +24,8 @@ BEGINNING = (
     + """
 import asyncio, atexit, signal, sys, threading, time
 import pyarrow as pa
-from columnar_kafka import Producer, lifecycle
+from columnar_kafka import Producer
+from columnar_kafka.runtime import lifecycle
 from columnar_kafka.producing import buffer
 from columnar_kafka.aio import AIOProducer
 buffer._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
