@@ -143,9 +143,7 @@ class Shutdown:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - the other reports have to run too
-            if (
-                self._pipeline.unusable is None
-            ):  # or another thread has flushed and closed it
+            if self._pipeline.unusable is None:  # or another thread has flushed and closed it
                 return error
         return None
 
