@@ -299,7 +299,7 @@ def test_what_was_spared_is_sent(make_producer) -> None:
 
 @pytest.mark.parametrize("interrupts", [False, True], ids=["callback", "signal handler"])
 def test_what_is_queued_can_be_purged_inside_of_poll(make_producer, *, interrupts: bool) -> None:
-    """Of records some are in librdkafka's queue, some in our own."""
+    """Some records are in librdkafka's queue, some in our own."""
     seen: list[int | None] = []
     inside: list[None] = []
 
