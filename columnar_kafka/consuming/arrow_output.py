@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.consuming.arrow.batch_reader import OnError, OnSchemaChange
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
     from columnar_kafka.consuming.feed.feed import Cancelled, Feed
@@ -47,7 +47,7 @@ class ArrowOutput:
         broker: ConsumerBroker,
         feed: Feed,
         group: GroupMembership,
-        limits: DecodeLimits,
+        options: ReadOptions,
         *,
         partition_eof: bool,
     ) -> None:
@@ -55,7 +55,7 @@ class ArrowOutput:
         self._broker = broker
         self._feed, self._tables = feed, TableFeed(feed)
         self._group = group
-        self._limits = limits
+        self._options = options
         self._partition_eof = partition_eof
         self._projection = Projection()
 
@@ -157,7 +157,7 @@ class ArrowOutput:
         return TableRequest(
             projection=projection,
             formats=Formats(key, value),
-            limits=self._limits,
+            options=self._options,
             **more,
         )
 

@@ -68,7 +68,9 @@ def assemble(
     """
     if settings.deferred_error is not None:
         raise settings.deferred_error
-    decoder: Decoder = (IsolatedDecoder if settings.isolated else InlineDecoder)(settings.limits)
+    decoder: Decoder = (IsolatedDecoder if settings.isolated else InlineDecoder)(
+        settings.read_options
+    )
     feed = Feed(
         broker,
         OffsetStore(auto_store=settings.auto_store),
@@ -79,6 +81,8 @@ def assemble(
     )
     commits = Commits(base, broker, feed, settings, errors)
     group = GroupMembership(base, broker, feed, commits, client, errors)
-    arrow = ArrowOutput(broker, feed, group, settings.limits, partition_eof=client.partition_eof)
+    arrow = ArrowOutput(
+        broker, feed, group, settings.read_options, partition_eof=client.partition_eof
+    )
     positions = Positions(base, broker, feed, group.check_open)
     return Parts(decoder, feed, commits, group, positions, arrow)

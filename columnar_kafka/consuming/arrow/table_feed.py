@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message, TopicPartition
 
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.consuming.arrow.projection import Projection
     from columnar_kafka.consuming.feed.feed import Cancelled, Feed
     from columnar_kafka.offsets import Partition
@@ -58,7 +58,7 @@ class TableRequest(NamedTuple):
 
     projection: Projection
     formats: Formats
-    limits: DecodeLimits
+    options: ReadOptions
     least: int
     most: int
     single: bool = False
@@ -236,7 +236,7 @@ class TableFeed:
         builder = TableBuilder(
             request.projection,
             most=request.most,
-            nbytes=request.limits.decoded_bytes,
+            nbytes=request.options.max_decoded_bytes,
             schema=request.schema,
         )
         slices: list[_Slice] = []
@@ -343,7 +343,7 @@ class TableFeed:
     ) -> _Slice | None:
         formats = request.formats
         try:
-            rows = plain_rows(messages, formats, builder.projection, request.limits)
+            rows = plain_rows(messages, formats, builder.projection, request.options)
         except RowError:
             # Many may be as bad: what one costs must not grow with what is buffered.
             self._longest_span = 1

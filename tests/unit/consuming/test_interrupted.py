@@ -18,7 +18,7 @@ from segments import segment
 from support import examples, is_long, places
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.consuming import arrow_output
 from columnar_kafka.consuming.arrow import batch_reader, rows_ahead, table_feed
 from columnar_kafka.consuming.arrow.batch_reader import stream
@@ -262,7 +262,7 @@ def request(count: int, **more: Any) -> TableRequest:
     return TableRequest(
         projection=Projection(),
         formats=Formats(),
-        limits=DecodeLimits(),
+        options=ReadOptions(),
         least=least,
         most=count,
         **more,
