@@ -97,7 +97,7 @@ class KnownFile:
             return None
 
         def imported(address: int) -> pa.RecordBatch:
-            return pa.RecordBatch._import_from_c(address, table.arrow)
+            return pa.RecordBatch._import_from_c(address, table.arrow)  # noqa: SLF001 - the public way copies the schema too
 
         limits = self._limits
         batch = self._file.table(table.core, imported, limits.values, limits.decoded_bytes)
