@@ -49,7 +49,7 @@ class FakeProducer(Producer, ProducerOnMemory):
 
     def _refuse_all(self) -> None:
         """Refuse everything: this is a forked child's copy, and its thread is not there."""
-        self._buffer.end(ForkError.of("producer"))
+        self._pipeline.end(ForkError.of("producer"))
 
     def _connect(self, inner: dict[str, Any]) -> ProducerBroker:
         return self.memory
@@ -65,7 +65,7 @@ class FakeProducer(Producer, ProducerOnMemory):
 
     def abandon(self) -> None:
         """Stop the thread; buffered records are lost."""
-        self._buffer.close()
+        self._pipeline.close()
         self._memory = None
 
 

@@ -345,7 +345,7 @@ def with_a_revocation_waiting(make: ConsumerMaker, capfd: Any, protocol: str) ->
 def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
     make, capfd, protocol: str
 ) -> None:
-    """Of an eager protocol librdkafka leaves the group before it commits: stock is too late."""
+    """In an eager protocol librdkafka leaves the group before it commits: stock is too late."""
     topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.close()
     if make.of.unwraps or protocol != "range":

@@ -19,7 +19,8 @@ from pipeline import Pipeline
 from support import eventually
 
 from columnar_kafka import ForkError, Producer, lifecycle
-from columnar_kafka.producing import sender, shutdown
+from columnar_kafka.producing import shutdown
+from columnar_kafka.producing.sending import sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -303,7 +304,7 @@ def test_a_fork_in_the_middle_of_a_step_leaves_parent_and_child_usable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(lifecycle, "GRACE", 0.0)
-    step = producer._buffer.sender.step
+    step = producer._pipeline.sender.step
     held, forked = threading.Event(), threading.Event()
 
     def hold() -> None:

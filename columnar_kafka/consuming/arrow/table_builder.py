@@ -47,7 +47,7 @@ _PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS),
 
 
 _SHARED_ROWS: Final = 20_000
-"""Of longer segments, columns of one value take memory of their own."""
+"""In a longer segment, a column of one value takes memory of its own."""
 
 _SHOWN: Final = 10
 """The most differing fields that an error names."""

@@ -36,7 +36,7 @@ impl Bounds {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
     pub encoding: Encoding,
-    /// Of packed integers: indices into the dictionary, or differences.
+    /// Widths of packed integers: indices into the dictionary, or differences.
     pub widths: Widths,
     /// Whether the compressor is to be tried.
     pub compresses: bool,

@@ -19,7 +19,7 @@ const ZSTD_LEVEL: i32 = 1;
 const HASH_LOG: u32 = 12;
 /// As the level has it.
 const BY_LEVEL: u32 = 0;
-/// Of smaller pages a smaller table would miss more.
+/// A smaller table would find fewer matches in smaller pages.
 const LARGE_PAGE: usize = 1 << 17;
 
 /// Compresses pages, and keeps what that needs.

@@ -16,7 +16,7 @@ const VERSION: i32 = 2;
 pub struct ColumnChunk<'a> {
     pub path: &'a [String],
     pub physical_type: PhysicalType,
-    /// Of the data pages.
+    /// The encoding of the data pages.
     pub encoding: Encoding,
     pub slots: i64,
     pub placed: Placed,

@@ -225,7 +225,7 @@ impl<N: Number> Column for &[N] {
     }
 }
 
-/// The bounds in the order of what `key` makes of values, which it makes values of, too.
+/// Bounds in the order of `key(value)`. `key` is its own inverse.
 fn extremes<N: Number>(values: &[N], key: impl Fn(N) -> N) -> Option<Bounds> {
     let first = key(*values.first()?);
     let (mut min, mut max, mut has_nan) = (first, first, false);

@@ -383,7 +383,7 @@ class Group(RuleBasedStateMachine):
 
     @rule(who=WHO, partition=PARTITIONS, data=st.data())
     def commit_any_place(self, who: int, partition: int, data: st.DataObject) -> None:
-        """Of a segment that the member has not opened, the start is committed."""
+        """If the member has not opened the segment, its start is committed."""
         member = self.member(who)
         place = None if member is None else member.places.get(partition)
         if member is None or place is None or not place.resolved:

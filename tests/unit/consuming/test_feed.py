@@ -1539,7 +1539,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule(key=KEYS, data=st.data())
     def commit_a_position(self, key: tuple[str, int], data: st.DataObject) -> None:
-        """Of a segment that this reader has not opened, the start is committed.
+        """If this reader has not opened the segment, its start is committed.
 
         Where a partition begins is asked with its first segment: what is committed before counts.
         """

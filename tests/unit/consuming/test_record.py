@@ -20,7 +20,7 @@ from columnar_kafka.consuming.record import RecordContext, records
 from columnar_kafka.message import plain_message
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.producing import report as reports
-from columnar_kafka.producing.arguments import encode_headers, encode_key
+from columnar_kafka.producing.accepting.arguments import encode_headers, encode_key
 
 
 class Counted(Message):

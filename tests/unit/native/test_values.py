@@ -94,7 +94,7 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     @given(TYPES[arrow])
     @example(None)
     @example(0)
-    # Of the few decimals that a negative scale can hold, and of those that have no whole digit.
+    # The few decimals that a negative scale can hold, and those that have no whole digit.
     @example(decimal.Decimal(2000))
     @example(decimal.Decimal("0.5"))
     @example(decimal.Decimal("100000000000000000.0"))

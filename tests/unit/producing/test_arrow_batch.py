@@ -12,9 +12,9 @@ from pipeline import NUMBERS, Pipeline
 
 from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.position import pack
-from columnar_kafka.producing import accumulator, segmenter
-from columnar_kafka.producing.arrow_batch import ArrowBatch
-from columnar_kafka.producing.in_flight import ArrowCall
+from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+from columnar_kafka.producing.sending import accumulator, segmenter
+from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
 
 
 class Reports(list[Any]):

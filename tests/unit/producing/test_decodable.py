@@ -10,7 +10,7 @@ import pytest
 from columnar_kafka import native
 from columnar_kafka.columns import decoded_size, native_format
 from columnar_kafka.config import DecodeLimits
-from columnar_kafka.producing import record_block
+from columnar_kafka.producing.engine import record_block
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka

@@ -336,7 +336,7 @@ def test_a_late_start_names_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_child_that_cannot_start_is_no_segments_error(
     monkeypatch: pytest.MonkeyPatch, code: str, says: str
 ) -> None:
-    """Of the segment nothing is known: it must not be reported, and so passed over."""
+    """Nothing is known of the segment: it must not be reported, and so passed over."""
     monkeypatch.setattr(isolated, "_PROGRAM", f"import sys; sys.stderr.close(); {code}")
     made = IsolatedDecoder()
     with pytest.raises(ColumnarError, match=says) as raised:

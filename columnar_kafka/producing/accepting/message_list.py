@@ -8,12 +8,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.columns.row_objects import is_row
 from columnar_kafka.errors import RowError
-from columnar_kafka.producing.arguments import encode_headers, first_given, integers
+from columnar_kafka.producing.accepting.arguments import encode_headers, first_given, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from columnar_kafka.producing.record_block import Callback
+    from columnar_kafka.producing.reporting.report import Callback
 
 __all__ = ["pass_messages_on", "produce_messages"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
-from confluent_kafka import KafkaError
 
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import kafka_column
@@ -14,12 +12,13 @@ from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.columns.decoded_size import MOST_DECODED, decoded_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from columnar_kafka.columns.kafka_column import RecordHeaders
-    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.producing.reporting.report import Callback
+    from columnar_kafka.producing.topic_formats import TopicFormat
 
-__all__ = ["Block", "Callback", "RecordBlock"]
-
-Callback = Callable[[KafkaError | None, Any], Any] | None
+__all__ = ["Block", "RecordBlock"]
 
 _WINDOW_ROWS: Final = 64
 """How many neighbouring records are converted together for reports."""

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.accumulator import MOST_BYTES
-from columnar_kafka.producing.in_flight import EncodedSegment
-from columnar_kafka.producing.moved import MovedRecords
-from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.record_block import RecordBlock
+from columnar_kafka.producing.engine.native import NativeBatch
+from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.sending.accumulator import MOST_BYTES
+from columnar_kafka.producing.sending.messages import EncodedSegment
+from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from columnar_kafka.producing.accumulator import Accumulator
-    from columnar_kafka.producing.arrow_batch import ArrowBatch
-    from columnar_kafka.producing.batch import Batch, Chunk
-    from columnar_kafka.producing.delivery import Delivery
-    from columnar_kafka.producing.in_flight import ArrowCall
-    from columnar_kafka.producing.record_block import Block
-    from columnar_kafka.producing.record_queue import RecordQueue
-    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.engine.pure import Batch, Chunk
+    from columnar_kafka.producing.engine.record_block import Block
+    from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+    from columnar_kafka.producing.reporting.delivery import Delivery
+    from columnar_kafka.producing.sending.accumulator import Accumulator
+    from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
+    from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["Segmenter"]
 

@@ -8,15 +8,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka import native
-from columnar_kafka.producing.accumulator import Accumulator
-from columnar_kafka.producing.arrow_batch import ArrowBatch
-from columnar_kafka.producing.delivery import Delivery
-from columnar_kafka.producing.in_flight import ArrowCall, PlainMessage
-from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.record_queue import RecordQueue
-from columnar_kafka.producing.sender import Sender
-from columnar_kafka.producing.stats import ProducerStats
-from columnar_kafka.producing.topic_format import TopicFormat, TopicFormats
+from columnar_kafka.producing.accepting.record_queue import RecordQueue
+from columnar_kafka.producing.engine.native import NativeBatch
+from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+from columnar_kafka.producing.reporting.delivery import Delivery
+from columnar_kafka.producing.reporting.stats import ProducerStats
+from columnar_kafka.producing.sending.accumulator import Accumulator
+from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.sending.sender import Sender
+from columnar_kafka.producing.topic_formats import TopicFormat, TopicFormats
 from columnar_kafka.producing.transaction import Transaction
 from columnar_kafka.schema import RecordSchema
 
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.arrow_input import ArrowRows
     from columnar_kafka.native import _core as core
     from columnar_kafka.native._core import OpenBatches
-    from columnar_kafka.producing.arrow_batch import Item
-    from columnar_kafka.producing.batch import AcceptedRecord, Metadata
+    from columnar_kafka.producing.engine.pure import AcceptedRecord, Metadata
     from columnar_kafka.producing.partitioner import Partitioner
-    from columnar_kafka.producing.record_block import Callback
+    from columnar_kafka.producing.reporting.report import Callback
+    from columnar_kafka.producing.sending.arrow_batch import Item
     from columnar_kafka.producing.settings import ProducerConfig
 
-__all__ = ["Buffer", "Unbuffered"]
+__all__ = ["NoPipeline", "Pipeline"]
 
 _TOPIC_CONFIG_TIMEOUT: Final = 5.0
 _PLAIN_BYTES: Final = 200
 """The memory of a plain message's objects, in addition to its bytes."""
 
 
-class Unbuffered:
-    """Stands for the `Buffer` of a producer that is confluent-kafka's own."""
+class NoPipeline:
+    """Stands for the `Pipeline` of a producer that is confluent-kafka's own."""
 
     unusable: Exception | None = None
     formats: Mapping[str, TopicFormat] = MappingProxyType({})
@@ -53,7 +54,7 @@ class Unbuffered:
         """Do nothing: confluent-kafka's producer refuses nothing."""
 
 
-class Buffer:
+class Pipeline:
     """Wires the stages. Any thread may call it, but for `connect` and the transaction's methods.
 
     Nothing here refers to the producer or to its callback: `lifecycle` keeps it.

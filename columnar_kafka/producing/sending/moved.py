@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.producing.arrow_batch import rows_by_partition
-from columnar_kafka.producing.in_flight import EncodedSegment
-from columnar_kafka.producing.record_block import RecordBlock
+from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.sending.arrow_batch import rows_by_partition
+from columnar_kafka.producing.sending.messages import EncodedSegment
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.producing.in_flight import ArrowCall
     from columnar_kafka.producing.partitioner import Partitioner
-    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+    from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["MovedRecords"]
 

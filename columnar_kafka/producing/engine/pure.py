@@ -14,13 +14,12 @@ from confluent_kafka import KafkaError
 from columnar_kafka import position
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.kafka_column import RecordHeaders
-from columnar_kafka.producing.in_flight import FailedRecord
-from columnar_kafka.producing.record_block import Callback, RecordBlock
-from columnar_kafka.producing.report import OneRow
+from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.reporting.report import Callback, FailedRecord, OneRow
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.protocol import Builder
-    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["AcceptedRecord", "Batch", "Chunk", "Metadata"]
 

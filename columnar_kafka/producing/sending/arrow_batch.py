@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.arrow_input import ArrowRows
-from columnar_kafka.producing.batch import AcceptedRecord
-from columnar_kafka.producing.in_flight import PlainMessage
-from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.record_block import RecordBlock
-from columnar_kafka.producing.topic_format import TopicFormat
+from columnar_kafka.producing.engine.native import NativeBatch
+from columnar_kafka.producing.engine.pure import AcceptedRecord
+from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.topic_formats import TopicFormat
 
 if TYPE_CHECKING:
-    from columnar_kafka.producing.in_flight import ArrowCall
     from columnar_kafka.producing.partitioner import Partitioner
+    from columnar_kafka.producing.reporting.arrow_call import ArrowCall
 
 __all__ = ["Accepted", "ArrowBatch", "Item", "rows_by_partition"]
 

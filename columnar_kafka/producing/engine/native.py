@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.native import _core as core
-    from columnar_kafka.producing.record_block import Callback
-    from columnar_kafka.producing.report import ReportContext
-    from columnar_kafka.producing.topic_format import TopicFormat
+    from columnar_kafka.producing.reporting.report import Callback, ReportContext
+    from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["NativeBatch", "NativeBlock"]
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.arrow_batch import Accepted, ArrowBatch, Item
-from columnar_kafka.producing.batch import AcceptedRecord, Batch, Chunk
-from columnar_kafka.producing.in_flight import PlainMessage
-from columnar_kafka.producing.moved import MovedRecords
-from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.topic_format import TopicFormat
+from columnar_kafka.producing.engine.native import NativeBatch
+from columnar_kafka.producing.engine.pure import AcceptedRecord, Batch, Chunk
+from columnar_kafka.producing.sending.arrow_batch import Accepted, ArrowBatch, Item
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.sending.moved import MovedRecords
+from columnar_kafka.producing.topic_formats import TopicFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

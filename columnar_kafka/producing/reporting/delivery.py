@@ -20,28 +20,31 @@ from confluent_kafka import KafkaError
 
 from columnar_kafka import native
 from columnar_kafka.message import plain_message
-from columnar_kafka.producing.arrow_batch import ArrowBatch
-from columnar_kafka.producing.in_flight import (
-    Attempt,
-    CallPart,
-    FailedRecord,
-    PlainMessage,
-    Rejected,
-)
 from columnar_kafka.producing.locks import is_held
-from columnar_kafka.producing.moved import MovedRecords
-from columnar_kafka.producing.outcome import ABANDONED, CallOutcome, outcome_of, outcome_of_failed
-from columnar_kafka.producing.report import OneRow
+from columnar_kafka.producing.reporting.arrow_call import CallPart
+from columnar_kafka.producing.reporting.in_flight import Attempt, Rejected
+from columnar_kafka.producing.reporting.outcome import (
+    ABANDONED,
+    CallOutcome,
+    outcome_of,
+    outcome_of_failed,
+)
+from columnar_kafka.producing.reporting.report import FailedRecord, OneRow
+from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.sending.moved import MovedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import confluent_kafka
 
-    from columnar_kafka.producing.accumulator import Unplaced
-    from columnar_kafka.producing.in_flight import ArrowCall, EncodedSegment, InFlight
-    from columnar_kafka.producing.outcome import Outcome
-    from columnar_kafka.producing.record_queue import RecordQueue
+    from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+    from columnar_kafka.producing.reporting.in_flight import InFlight
+    from columnar_kafka.producing.reporting.outcome import Outcome
+    from columnar_kafka.producing.sending.accumulator import Unplaced
+    from columnar_kafka.producing.sending.messages import EncodedSegment
 
     _Relayed = tuple[Callable[..., Any], KafkaError | None, confluent_kafka.Message]
 

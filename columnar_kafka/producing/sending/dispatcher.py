@@ -22,21 +22,23 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.producing.batch import Batch
-from columnar_kafka.producing.in_flight import InFlight, PlainMessage
-from columnar_kafka.producing.moved import MovedRecords
-from columnar_kafka.producing.native_batch import NativeBatch
+from columnar_kafka.producing.engine.native import NativeBatch
+from columnar_kafka.producing.engine.pure import Batch
+from columnar_kafka.producing.reporting.in_flight import InFlight
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from columnar_kafka.broker.base import ProducerBroker, TopicLimits
-    from columnar_kafka.producing.accumulator import Accumulator, Sealed
-    from columnar_kafka.producing.delivery import Delivery
-    from columnar_kafka.producing.in_flight import EncodedSegment, Rejected
-    from columnar_kafka.producing.record_queue import RecordQueue
-    from columnar_kafka.producing.segmenter import Segmenter
+    from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.reporting.delivery import Delivery
+    from columnar_kafka.producing.reporting.in_flight import Rejected
+    from columnar_kafka.producing.sending.accumulator import Accumulator, Sealed
+    from columnar_kafka.producing.sending.messages import EncodedSegment
+    from columnar_kafka.producing.sending.segmenter import Segmenter
 
 __all__ = ["Dispatcher"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.native._core import Usage
-    from columnar_kafka.producing.arrow_batch import Item
+    from columnar_kafka.producing.sending.arrow_batch import Item
 
 __all__ = ["RecordQueue"]
 

@@ -9,17 +9,26 @@ from confluent_kafka import KafkaError
 
 from columnar_kafka import native, position
 from columnar_kafka.message import plain_message
-from columnar_kafka.producing.in_flight import CallPart, FailedRecord, PlainMessage
-from columnar_kafka.producing.native_batch import NativeBlock
-from columnar_kafka.producing.record_block import Block, RecordBlock
-from columnar_kafka.producing.report import ArrowReport, OneRow, Report, report, report_context
+from columnar_kafka.producing.engine.native import NativeBlock
+from columnar_kafka.producing.engine.record_block import Block, RecordBlock
+from columnar_kafka.producing.reporting.arrow_call import CallPart
+from columnar_kafka.producing.reporting.report import (
+    ArrowReport,
+    FailedRecord,
+    OneRow,
+    Report,
+    report,
+    report_context,
+)
+from columnar_kafka.producing.sending.messages import PlainMessage
 
 if TYPE_CHECKING:
     import confluent_kafka
 
     from columnar_kafka.native._core import Abandoned
-    from columnar_kafka.producing.in_flight import ArrowCall, EncodedSegment
-    from columnar_kafka.producing.record_block import Callback
+    from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+    from columnar_kafka.producing.reporting.report import Callback
+    from columnar_kafka.producing.sending.messages import EncodedSegment
 
 __all__ = ["ABANDONED", "CallOutcome", "Outcome", "outcome_of", "outcome_of_failed"]
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka import lifecycle
-from columnar_kafka.producing.dispatcher import Dispatcher
+from columnar_kafka.producing.engine.native import NativeBatch
 from columnar_kafka.producing.locks import is_held
-from columnar_kafka.producing.native_batch import NativeBatch
-from columnar_kafka.producing.segmenter import Segmenter
-from columnar_kafka.producing.topic_format import TopicFormat
+from columnar_kafka.producing.sending.dispatcher import Dispatcher
+from columnar_kafka.producing.sending.segmenter import Segmenter
+from columnar_kafka.producing.topic_formats import TopicFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import ProducerBroker
-    from columnar_kafka.producing.accumulator import Accumulator, Sealed, Unplaced, Work
-    from columnar_kafka.producing.arrow_batch import Item
-    from columnar_kafka.producing.delivery import Delivery
-    from columnar_kafka.producing.record_queue import RecordQueue
+    from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.reporting.delivery import Delivery
+    from columnar_kafka.producing.sending.accumulator import Accumulator, Sealed, Unplaced, Work
+    from columnar_kafka.producing.sending.arrow_batch import Item
 
 __all__ = ["Sender"]
 
