@@ -15,17 +15,7 @@ import psutil
 
 from columnar_kafka import native
 
-PACKAGES = (
-    "confluent-kafka",
-    "pyarrow",
-    "orjson",
-    "msgspec",
-    "fastavro",
-    "pyruhvro",
-    "protobuf",
-    "attrs",
-    "pydantic",
-)
+PACKAGES = ("confluent-kafka", "pyarrow", "orjson", "fastavro", "pyruhvro")
 
 
 @dataclass(frozen=True)
