@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.message import Message
     from columnar_kafka.producing.producer import Producer
-    from columnar_kafka.producing.report import ArrowReport
+    from columnar_kafka.producing.reporting.report import ArrowReport
     from columnar_kafka.segment.segment import Segment
     from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
 
@@ -55,7 +55,7 @@ _MODULES = {
     "columnar_kafka.errors": [name for name in __all__ if name.endswith("Error")],
     "columnar_kafka.message": ["Message"],
     "columnar_kafka.producing.producer": ["Producer"],
-    "columnar_kafka.producing.report": ["ArrowReport"],
+    "columnar_kafka.producing.reporting.report": ["ArrowReport"],
     "columnar_kafka.segment.segment": ["Segment"],
     "columnar_kafka.serializing": ["DeserializingConsumer", "SerializingProducer"],
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.position import MAX_ROWS
@@ -15,9 +16,9 @@ __all__ = [
     "Arguments",
     "Config",
     "ConfigReader",
-    "DecodeLimits",
     "Hidden",
     "HiddenText",
+    "ReadOptions",
     "boolean",
     "c_integer",
     "choice",
@@ -241,38 +242,42 @@ class ConfigReader:
         return self._rest
 
 
-class DecodeLimits(NamedTuple):
-    """Limits on what one segment may claim; the keys are ``columnar.max.`` and these names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """All that reading a segment or a plain message needs beside its bytes. Picklable.
 
-    A segment of 1 MB normally decodes to about 10 MB, in a few milliseconds.
+    The limits say what one may claim; their keys are these names, with dots. A segment of 1 MB
+    normally decodes to about 10 MB, in a few milliseconds.
     """
 
-    rows: int = MAX_ROWS
+    max_rows: int = MAX_ROWS
     """The records in it."""
 
-    values: int = 1 << 24
+    max_values: int = 1 << 24
     """The values of one column; each element of a list counts."""
 
-    decoded_bytes: int = 256 << 20
+    max_decoded_bytes: int = 256 << 20
     """The memory of its columns, or of its schema."""
 
-    footer_bytes: int = 1 << 20
+    max_footer_bytes: int = 1 << 20
     """Its footer: about 200 bytes a column, and in memory at worst 200 times its size."""
 
-    decode_seconds: float = 10.0
-    """The longest that decoding may take, if it is isolated."""
+    max_decode_seconds: float = 10.0
+    """The longest that decoding may take, if it is isolated; ``columnar.max.decode.ms``."""
 
     @classmethod
-    def parse(cls, read: ConfigReader) -> DecodeLimits:
-        """Return the limits of a configuration."""
-        big = integer(1, 1 << 40)
+    def parse(cls, read: ConfigReader) -> ReadOptions:
+        """Return the options of a configuration."""
+        default, big = cls(), integer(1, 1 << 40)
         return cls(
-            rows=read.own("columnar.max.rows", cls().rows, integer(1, MAX_ROWS)),
-            values=read.own("columnar.max.values", cls().values, big),
-            decoded_bytes=read.own("columnar.max.decoded.bytes", cls().decoded_bytes, big),
-            footer_bytes=read.own("columnar.max.footer.bytes", cls().footer_bytes, big),
-            decode_seconds=read.own(
-                "columnar.max.decode.ms", cls().decode_seconds * 1000, number(1, 3_600_000)
+            max_rows=read.own("columnar.max.rows", default.max_rows, integer(1, MAX_ROWS)),
+            max_values=read.own("columnar.max.values", default.max_values, big),
+            max_decoded_bytes=read.own(
+                "columnar.max.decoded.bytes", default.max_decoded_bytes, big
+            ),
+            max_footer_bytes=read.own("columnar.max.footer.bytes", default.max_footer_bytes, big),
+            max_decode_seconds=read.own(
+                "columnar.max.decode.ms", default.max_decode_seconds * 1000, number(1, 3_600_000)
             )
             / 1000,
         )

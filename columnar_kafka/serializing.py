@@ -68,7 +68,7 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
             RuntimeError, TypeError: as confluent-kafka, before a serializer is called.
             RowError, BufferError, KafkaException: as `Producer.produce`.
         """
-        if topic not in self._buffer.formats:
+        if topic not in self._pipeline.formats:
             super().produce(topic, key, value, partition, on_delivery, timestamp, headers)
             return
         self._check_usable()

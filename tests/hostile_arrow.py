@@ -189,7 +189,7 @@ def _runs(rng: random.Random, depth: int) -> Make:
 
 
 def _dictionaries(rng: random.Random, _depth: int) -> Make:
-    # Of leaves only: pyarrow writes a dictionary of dictionaries, but cannot read it.
+    # Leaves only: pyarrow writes a dictionary of dictionaries, but cannot read it.
     values, kind = column(rng, 0), rng.choice((pa.int8(), pa.uint16(), pa.int32(), pa.int64()))
     grows, known = rng.random() < 0.5, []
 

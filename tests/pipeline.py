@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
-from columnar_kafka.producing.accumulator import Accumulator
-from columnar_kafka.producing.arguments import encode_headers
-from columnar_kafka.producing.delivery import Delivery
-from columnar_kafka.producing.in_flight import PlainMessage
+from columnar_kafka.producing.accepting.arguments import encode_headers
+from columnar_kafka.producing.accepting.record_queue import RecordQueue
+from columnar_kafka.producing.limits import SegmentLimits
 from columnar_kafka.producing.partitioner import Partitioner
-from columnar_kafka.producing.record_queue import RecordQueue
-from columnar_kafka.producing.sender import Sender
-from columnar_kafka.producing.topic_format import SegmentLimits, TopicFormat
+from columnar_kafka.producing.reporting.delivery import Delivery
+from columnar_kafka.producing.sending.accumulator import Accumulator
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.sending.sender import Sender
+from columnar_kafka.producing.topic_formats import TopicFormat
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import is_segment

@@ -14,20 +14,20 @@ from columnar_kafka.segment.headers import parse_headers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
 
 
 def assert_same_tables(
     headers: Any,
     value: bytes,
     columns: Sequence[str] | None = None,
-    limits: DecodeLimits | None = None,
+    options: ReadOptions | None = None,
 ) -> bool:
     """Read a segment's table natively and by Arrow, and compare; return whether it was native.
 
     The tables have to be equal in schema and values, and so have errors.
     """
-    decoder = InlineDecoder(limits)
+    decoder = InlineDecoder(options)
     core, decoder.core = decoder.core, None
     assert core is not None
     expected = table_or_error(decoder, headers, value, columns)

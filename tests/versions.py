@@ -45,7 +45,7 @@ Python  versions  wheels  tests
 3.12    pyarrow==24.*    native,pure  segments
 3.12    pyarrow==25.*    native,pure  segments
 """
-"""Of the releases in the ranges of the project that have a wheel for a Python."""
+"""The releases in the project's ranges that have a wheel for a Python."""
 
 MAY_LACK = ("3.14",)
 

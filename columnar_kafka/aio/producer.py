@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.producing.arguments import first_given
+from columnar_kafka.producing.accepting.arguments import first_given
 from columnar_kafka.producing.producer import Producer
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, TopicPartition
     from typing_extensions import Self
 
-    from columnar_kafka.producing.report import ArrowReport
+    from columnar_kafka.producing.reporting.report import ArrowReport
 
 __all__ = ["AIOProducer"]
 

@@ -237,15 +237,17 @@ Plain = Annotated[
 ]
 PlainFormat = Annotated[
     Literal["avro", "json"] | None,
-    typer.Option(help="How the values of plain messages are encoded that land as rows."),
+    typer.Option(help="Format of the values of plain messages that land as rows."),
 ]
 PlainSchema = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Their schema: a file with an Avro schema, in JSON."),
+    typer.Option(metavar="FILE", help="File with the Avro schema (JSON) of plain messages."),
 ]
 PlainSchemaId = Annotated[
     int | None,
-    typer.Option(help="The registry's id of it, if Avro values begin with Confluent's five bytes."),
+    typer.Option(
+        help="Registry id of --plain-schema, for Avro values with Confluent's five-byte prefix."
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from columnar_kafka.config import (
     ENCODINGS,
     Config,
     ConfigReader,
-    DecodeLimits,
+    ReadOptions,
     boolean,
     c_integer,
     choice,
@@ -41,7 +41,7 @@ class ConsumerConfig(NamedTuple):
     encoding: str
     raw: bool
     isolated: bool
-    limits: DecodeLimits
+    read_options: ReadOptions
     auto_commit: bool
     auto_commit_interval: float
     auto_store: bool
@@ -69,7 +69,7 @@ class ConsumerConfig(NamedTuple):
             encoding=read.own("columnar.encoding", "none", choice(*ENCODINGS)),
             raw=read.own("fetch.raw.bytes", False, boolean),
             isolated=read.own("columnar.decode", "inline", choice(*DECODES)) == "isolated",
-            limits=DecodeLimits.parse(read),
+            read_options=ReadOptions.parse(read),
             auto_commit=read.shared(("enable.auto.commit",), True, boolean),
             auto_commit_interval=read.shared(
                 ("auto.commit.interval.ms",), 5_000, c_integer(0, 86_400_000)

@@ -54,8 +54,8 @@ class NamedOauthCb:
         Raises:
             ConfigError: the function does not return what librdkafka takes, or not in time.
             BaseException: whatever the function raises. Either is logged: librdkafka tries again,
-                and says only that it has got no token in time. Of the function's exceptions the
-                log has no text, in which there may be a token, or what it is made of.
+                and says only that it has got no token in time. The log leaves out the exception's
+                text, which may hold a token or a secret.
         """
         given = Hidden({"config": config})
         del config

@@ -263,7 +263,8 @@ class StagedFile:
     `batch`: these land together or not at all. `segment` is the id of the last segment. `path` is
     relative to the table. `digest` is equal for two files, or batches, of the same messages,
     whatever their layout. In a batch the first file counts all `messages`. All values are plain,
-    since it is pickled and written as JSON. Statistics of one that `is_encrypted` crash pyarrow.
+    since it is pickled and written as JSON. Do not read the statistics of a file that
+    `is_encrypted`: pyarrow crashes.
     """
 
     fence: str
@@ -315,8 +316,8 @@ class CommitResult:
     """The result of a commit: paths of the new files, relative to the table, and what landed.
 
     `landed_before` and `repeated` count input that has not landed again, and `rewritten` the
-    segments that were encoded anew when they were staged. Of the messages that have landed,
-    `decoded` were plain; `dead_letters`, `plain_messages` and `skipped` were set aside.
+    segments that were encoded anew when they were staged. `decoded` counts the plain messages
+    among those that have landed; `dead_letters`, `plain_messages` and `skipped` were set aside.
     """
 
     files: tuple[str, ...] = ()

@@ -76,7 +76,9 @@ class Layout:
 
 
 class Placement(NamedTuple):
-    """Where a message lands. If it `starts_file` its file is new; else its partition's newest one.
+    """Where a message lands.
+
+    `starts_file`: it begins a new file; otherwise it is appended to the partition's newest file.
 
     `digest` identifies the message. It `is_plain` if it is to be decoded. Then it `joins_run`, the
     row group of the plain message before it, or begins one.

@@ -150,8 +150,8 @@ def _user_cache() -> str:
 def once(name: str, make: Callable[[Path], None]) -> Path:
     """The folder `name` of the cache, filled by `make(folder)` if it is not there yet.
 
-    It appears whole, under its name, or not at all. Of several processes that ask at once, one
-    makes it and the others wait. What `make` raises is passed on, and the next call tries again.
+    It appears whole, under its name, or not at all. If several processes ask at once, one makes it
+    and the others wait. An exception of `make` is passed on, and the next call tries again.
     """
     target = cache_directory() / name
     if target.exists():

@@ -18,7 +18,7 @@ from columnar_kafka.segment.headers import SCHEMA_HEADER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
 
 __all__ = [
     "DECODE_ERRORS",
@@ -59,7 +59,7 @@ class TableFormat(Protocol):
         """The schema's name; empty where it has none."""
         ...
 
-    def read(self, value: bytes, limits: DecodeLimits) -> pa.Table:
+    def read(self, value: bytes, options: ReadOptions) -> pa.Table:
         """Return the rows of one value.
 
         Raises:

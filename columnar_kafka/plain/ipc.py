@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SegmentError
-from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.plain.base import check_column_names
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.flatbuffer import (
     BATCH,
     DICTIONARY,
@@ -22,7 +22,7 @@ from columnar_kafka.schema.flatbuffer import (
 from columnar_kafka.segment.parquet.page_walk import check_decoded, exceeds
 
 if TYPE_CHECKING:
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
 
 __all__ = ["Ipc"]
 
@@ -42,7 +42,7 @@ class Ipc:
 
     name = ""
 
-    def read(self, value: bytes, limits: DecodeLimits) -> pa.Table:
+    def read(self, value: bytes, options: ReadOptions) -> pa.Table:
         """Return the rows of one value.
 
         Raises:
@@ -50,18 +50,18 @@ class Ipc:
         """
         stream = memoryview(value.removeprefix(_FILE))
         try:
-            table = _read(stream, limits)
+            table = _read(stream, options)
         except SegmentError as error:  # a limit; but the value is no segment
             raise ValueError(error.reason) from None
         except Exception as error:  # pyarrow raises many kinds, registered extension types any
-            raise_if_once(error, partial(_read, stream, limits))
+            raise_if_once(error, partial(_read, stream, options))
             raise ValueError(f"is not Arrow data: {error}") from error
         check_column_names(pa.struct(list(table.schema)))
         return table
 
 
-def _read(stream: memoryview, limits: DecodeLimits) -> pa.Table:
-    _check_sizes(stream, limits)
+def _read(stream: memoryview, options: ReadOptions) -> pa.Table:
+    _check_sizes(stream, options)
     with pa.ipc.open_stream(stream) as opened:
         table = opened.read_all()
     table.validate(full=True)  # before anything else touches it
@@ -69,7 +69,7 @@ def _read(stream: memoryview, limits: DecodeLimits) -> pa.Table:
     return table
 
 
-def _check_sizes(stream: memoryview, limits: DecodeLimits) -> None:
+def _check_sizes(stream: memoryview, options: ReadOptions) -> None:
     """Check a stream against the limits.
 
     Raises:
@@ -79,28 +79,28 @@ def _check_sizes(stream: memoryview, limits: DecodeLimits) -> None:
     rows = nbytes = 0
     entries: dict[int, int] = {}
     for message in messages(stream):
-        nbytes += described_bytes(message, limits.decoded_bytes - nbytes)
-        check_decoded("its metadata", nbytes, limits)  # before it is read
+        nbytes += described_bytes(message, options.max_decoded_bytes - nbytes)
+        check_decoded("its metadata", nbytes, options)  # before it is read
         header = message.header
         if message.header_type == BATCH:
             rows += header.long(_LENGTH)
-            nbytes += _check_batch(message, header, limits)
+            nbytes += _check_batch(message, header, options)
         elif message.header_type == DICTIONARY:
             number, batch = header.long(_ID), header.table(_DATA)
             # Arrow appends a delta to a copy: earlier batches keep the dictionary that they had.
             before = entries.get(number, 0) if header.byte(_IS_DELTA) else 0
-            entries[number] = before + _check_batch(message, batch, limits)
+            entries[number] = before + _check_batch(message, batch, options)
             nbytes += entries[number]
-        if rows > limits.rows:
-            raise exceeds("it", rows, "rows", "rows", limits.rows)
-        check_decoded("its end", nbytes, limits)
+        if rows > options.max_rows:
+            raise exceeds("it", rows, "rows", "rows", options.max_rows)
+        check_decoded("its end", nbytes, options)
 
 
-def _check_batch(message: IpcMessage, batch: FlatTable, limits: DecodeLimits) -> int:
+def _check_batch(message: IpcMessage, batch: FlatTable, options: ReadOptions) -> int:
     """Return the decoded bytes of a batch's buffers; compressed ones begin with that number."""
     values = max((length for length, _ in batch.pairs(_NODES)), default=0)
-    if values > limits.values:
-        raise exceeds("a column", values, "values", "values", limits.values)
+    if values > options.max_values:
+        raise exceeds("a column", values, "values", "values", options.max_values)
     if _OLD_COMPRESSION in message.keys:
         raise SegmentError("it uses a compression format from before Arrow 1.0")
     if not batch.has(_COMPRESSION):

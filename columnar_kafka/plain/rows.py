@@ -119,7 +119,7 @@ class _AvroRows:
                 raise ValueError("a time of day is outside its 24 hours")
         except DECODE_ERRORS as error:
             if len(values) == 1:
-                errors[first] = f"it is not such an Avro datum: {error}"
+                errors[first] = f"not a valid Avro value of this schema: {error}"
                 return
             half = len(values) // 2
             self._decode(values[:half], first, batches, errors)

@@ -7,27 +7,28 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from columnar_kafka import lifecycle, native
+from columnar_kafka import native
 from columnar_kafka.broker.client_classes import StockProducer, traced
 from columnar_kafka.broker.confluent import ConfluentProducer
-from columnar_kafka.columns.arrow_input import conform
+from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.config import Arguments
-from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import ConfigError, ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
 from columnar_kafka.producing.above_tracer import AboveTracer
-from columnar_kafka.producing.arguments import (
+from columnar_kafka.producing.accepting.arguments import (
     check_metadata,
     encode_headers,
     encode_key,
     first_given,
     partition_and_timestamp,
 )
-from columnar_kafka.producing.buffer import Buffer, Unbuffered
-from columnar_kafka.producing.message_list import pass_messages_on, produce_messages
+from columnar_kafka.producing.accepting.message_list import pass_messages_on, produce_messages
 from columnar_kafka.producing.partitioner import Partitioner
+from columnar_kafka.producing.pipeline import NoPipeline, Pipeline
 from columnar_kafka.producing.settings import ProducerConfig
 from columnar_kafka.producing.shutdown import LONGEST_STEP, Shutdown
+from columnar_kafka.runtime import lifecycle
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.native._core import OpenBatches
-    from columnar_kafka.producing.record_block import Callback
+    from columnar_kafka.producing.reporting.report import Callback
 
 __all__ = ["Producer"]
 
@@ -60,7 +61,7 @@ class Producer(StockProducer):
 
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
     _settings = ProducerConfig.parse({})[0]
-    _buffer: Buffer = Unbuffered()  # type: ignore[assignment]
+    _pipeline: Pipeline = NoPipeline()  # type: ignore[assignment]
     _relay: Callable[..., None] | None = None
     _has_plain = False  # whether messages were produced to topics without a schema
     _stock: ClassVar[type] = StockProducer
@@ -79,27 +80,27 @@ class Producer(StockProducer):
         """
         arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
         settings, inner = ProducerConfig.parse(arguments.merged())
-        buffer = None if settings.encoding == "none" else Buffer(settings)
-        if buffer is not None:
-            self._relay = buffer.delivery.relay
+        pipeline = None if settings.encoding == "none" else Pipeline(settings)
+        if pipeline is not None:
+            self._relay = pipeline.delivery.relay
             if callable(settings.on_delivery):
                 inner["on_delivery"] = self._relayed(settings.on_delivery)
         super().__init__(inner)
-        if buffer is not None and settings.deferred_error is not None:
+        if pipeline is not None and settings.deferred_error is not None:
             raise settings.deferred_error
         self._settings = settings
-        if buffer is not None:
-            self._start(buffer, inner)
+        if pipeline is not None:
+            self._start(pipeline, inner)
         elif type(self).produce is Producer.produce:
             # Off means off: the base method bound here costs 6 % over stock, an override 100 %.
             self.produce = super().produce  # type: ignore[method-assign]
 
-    def _start(self, buffer: Buffer, inner: dict[str, Any]) -> None:
+    def _start(self, pipeline: Pipeline, inner: dict[str, Any]) -> None:
         partitioner = self._choose_partitions(self._settings.partitioner)
-        buffer.connect(self._settings, self._connect(inner), partitioner)
-        self._inner, self._buffer, self._open_batches = inner, buffer, buffer.open_batches
-        self._shutdown = Shutdown(self, Producer, buffer, self._settings, inner)
-        buffer.sender.start()
+        pipeline.connect(self._settings, self._connect(inner), partitioner)
+        self._inner, self._pipeline, self._open_batches = inner, pipeline, pipeline.open_batches
+        self._shutdown = Shutdown(self, Producer, pipeline, self._settings, inner)
+        pipeline.sender.start()
         if self._flushes_at_exit:
             lifecycle.started(self, self._shutdown)
 
@@ -138,7 +139,7 @@ class Producer(StockProducer):
                 "configure columnar.encoding=parquet"
             )
         self._check_usable()
-        self._buffer.set_schema(topic, schema)
+        self._pipeline.set_schema(topic, schema)
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
 
@@ -168,10 +169,10 @@ class Producer(StockProducer):
             BufferError: the memory bound (``queue.buffering.max.kbytes``) is reached.
             KafkaException: no such partition; outside a transaction; as confluent-kafka.
         """
-        buffer = self._buffer
+        pipeline = self._pipeline
         self._check_usable()
         # What is no text is confluent-kafka's to refuse.
-        topic_format = buffer.formats.get(topic) if isinstance(topic, str) else None
+        topic_format = pipeline.formats.get(topic) if isinstance(topic, str) else None
         if topic_format is None:
             self._has_plain = True
             stock: dict[str, Any] = {"timestamp": timestamp, "headers": headers}
@@ -179,7 +180,7 @@ class Producer(StockProducer):
                 stock["on_delivery"] = self._relayed(report)
             super().produce(topic, value=value, key=key, partition=partition, **stock)
             return
-        buffer.transaction.check_open()
+        pipeline.transaction.check_open()
         key = encode_key(key)
         pairs, nbytes = encode_headers(headers)
         report = first_given(callback, on_delivery, self._settings.on_delivery)
@@ -187,12 +188,12 @@ class Producer(StockProducer):
         metadata = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
         nbytes += 0 if key is None else len(key)
         if value is None or isinstance(value, bytes | str):
-            buffer.accept_plain(topic_format, partition, value, metadata, nbytes)
+            pipeline.accept_plain(topic_format, partition, value, metadata, nbytes)
             return
         if not topic_format.kafka.has_all:
             check_metadata(topic_format, key=key, headers=pairs)
         values, more = topic_format.columns.take(value)
-        buffer.accept_row(topic_format, partition, values, metadata, nbytes + more)
+        pipeline.accept_row(topic_format, partition, values, metadata, nbytes + more)
 
     def produce_arrow(
         self,
@@ -232,10 +233,10 @@ class Producer(StockProducer):
             KafkaException: as `produce`.
         """
         self._check_usable()
-        topic_format = self._buffer.formats.get(topic)
+        topic_format = self._pipeline.formats.get(topic)
         if topic_format is None:
             raise SchemaError(f"topic {topic!r} has no schema here: call set_schema() first")
-        self._buffer.transaction.check_open()
+        self._pipeline.transaction.check_open()
         partition, _ = partition_and_timestamp(topic_format, partition, 0)
         if not topic_format.kafka.has_all:
             check_metadata(topic_format, key=key, headers=headers)
@@ -249,7 +250,7 @@ class Producer(StockProducer):
             now_ms=time.time_ns() // 1_000_000,
         )
         callback = first_given(on_delivery, self._settings.on_delivery)
-        self._buffer.accept_arrow(topic_format, partition, rows, callback)
+        self._pipeline.accept_arrow(topic_format, partition, rows, callback)
 
     def produce_batch(
         self,
@@ -266,7 +267,7 @@ class Producer(StockProducer):
         """
         self._check_usable()
         report = first_given(callback, on_delivery)
-        if topic in self._buffer.formats:
+        if topic in self._pipeline.formats:
             produce = partial(Producer.produce, self, topic)
             return produce_messages(produce, messages, partition, report)
         self._has_plain = True
@@ -287,10 +288,10 @@ class Producer(StockProducer):
         after librdkafka's own poll has returned, so user code may call all but `close`. A report's
         exception passes through; the reports after it run in the next call.
         """
-        if not self._buffers:
+        if not self._has_pipeline:
             return super().poll(timeout)
         deadline = deadline_after(timeout)
-        sender, delivery = self._buffer.sender, self._buffer.delivery
+        sender, delivery = self._pipeline.sender, self._pipeline.delivery
         if sender.interrupted:
             return 0
         while True:
@@ -312,19 +313,19 @@ class Producer(StockProducer):
         interrupted another call, it does not wait. Ctrl-C ends it at once; the rest is then sent in
         the background, and at exit for as long as Kafka accepts any of it.
         """
-        if not self._buffers:
+        if not self._has_pipeline:
             return super().flush(timeout)
         return self._shutdown.flush(super().flush, deadline_after(timeout))
 
     def __len__(self) -> int:
         """Return how many records and messages are not reported yet."""
-        if not self._buffers:
+        if not self._has_pipeline:
             return super().__len__()
-        buffer, inner = self._buffer, super().__len__()
+        pipeline, inner = self._pipeline, super().__len__()
         if inner:  # it counts our segments too
-            buffer.sender.collect()
-            inner = max(0, inner - buffer.delivery.in_librdkafka)
-        return buffer.queue.records + buffer.delivery.relayed + inner
+            pipeline.sender.collect()
+            inner = max(0, inner - pipeline.delivery.in_librdkafka)
+        return pipeline.queue.records + pipeline.delivery.relayed + inner
 
     def __bool__(self) -> bool:
         """Be true, as confluent-kafka's is, however little is buffered."""
@@ -332,10 +333,10 @@ class Producer(StockProducer):
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give up records that are buffered or in flight; every record's report says so."""
-        if self._buffers and in_queue:
-            self._buffer.sender.purge()
+        if self._has_pipeline and in_queue:
+            self._pipeline.sender.purge()
         # librdkafka purges later, and takes what is produced until then: not without need.
-        if not self._buffers or super().__len__():
+        if not self._has_pipeline or super().__len__():
             super().purge(in_queue, in_flight, blocking)
 
     # --- the end --------------------------------------------------------------------------------
@@ -352,24 +353,24 @@ class Producer(StockProducer):
         Raises:
             RuntimeError: called inside a delivery report.
         """
-        if not self._buffers:
+        if not self._has_pipeline:
             return super().close()
-        buffer = self._buffer
-        if buffer.delivery.reporting:
+        pipeline = self._pipeline
+        if pipeline.delivery.reporting:
             raise RuntimeError("a producer cannot be closed inside a delivery report")
-        if buffer.sender.interrupted:
+        if pipeline.sender.interrupted:
             self._shutdown.accept_only()
             lifecycle.close_in_background(self, self._shutdown)
             return False
         self._shutdown.accept_only()
-        if buffer.transaction.open:
+        if pipeline.transaction.open:
             Producer.purge(self)  # closing aborts it, and its records with it
         failures = self._shutdown.flush_fully()
-        buffer.close()
+        pipeline.close()
         lifecycle.ended(self)
         closed = super().close()
         # Reports of messages that other threads have meanwhile produced without a schema.
-        failures += filter(None, [buffer.delivery.run_all()])
+        failures += filter(None, [pipeline.delivery.run_all()])
         if failures:
             raise failures[0]
         return closed
@@ -385,15 +386,15 @@ class Producer(StockProducer):
     def __del__(self) -> None:
         """Send the records that are outstanding although nobody has this producer any more."""
         lifecycle.notice_fork()
-        buffer = self._buffer
-        if "_shutdown" not in self.__dict__ or buffer.unusable or sys.is_finalizing():
+        pipeline = self._pipeline
+        if "_shutdown" not in self.__dict__ or pipeline.unusable or sys.is_finalizing():
             return
         # Without plain messages librdkafka's length counts nothing but its own events.
-        outstanding = Producer.__len__(self) if self._has_plain else buffer.queue.records
+        outstanding = Producer.__len__(self) if self._has_plain else pipeline.queue.records
         if not outstanding:
-            buffer.sender.stop()
+            pipeline.sender.stop()
             return
-        buffer.sender.use(self._connect(self._inner))  # its weak reference may be dead
+        pipeline.sender.use(self._connect(self._inner))  # its weak reference may be dead
         self._shutdown.dropped(self, outstanding)
 
     # --- transactions ---------------------------------------------------------------------------
@@ -407,8 +408,8 @@ class Producer(StockProducer):
         """Begin a transaction; see confluent-kafka."""
         self._check_not_forked()
         super().begin_transaction()
-        if self._buffers:
-            self._buffer.begin_transaction()
+        if self._has_pipeline:
+            self._pipeline.begin_transaction()
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Send all that is buffered and commit; raise if any accepted record has failed.
@@ -417,28 +418,28 @@ class Producer(StockProducer):
             KafkaException: as confluent-kafka; with ``txn_requires_abort`` when a record failed:
                 consumed offsets must not be committed without their output.
         """
-        if not self._buffers:
+        if not self._has_pipeline:
             super().commit_transaction(timeout)
             return
         deadline = deadline_after(timeout)
-        transaction = self._buffer.transaction
+        transaction = self._pipeline.transaction
         if transaction.open:
-            self._buffer.queue.suspend()
+            self._pipeline.queue.suspend()
             transaction.check_flushed(self._shutdown.flush(super().flush, deadline, commits=True))
         with transaction.ending():
             super().commit_transaction(seconds_left(deadline))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Give up all that is buffered and abort; see confluent-kafka."""
-        if not self._buffers:
+        if not self._has_pipeline:
             super().abort_transaction(timeout)
             return
-        buffer = self._buffer
-        buffer.give_up()
-        with buffer.transaction.ending():
+        pipeline = self._pipeline
+        pipeline.give_up()
+        with pipeline.transaction.ending():
             super().abort_transaction(timeout)
-        buffer.sender.collect()
-        buffer.delivery.run()
+        pipeline.sender.collect()
+        pipeline.delivery.run()
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
@@ -471,19 +472,19 @@ class Producer(StockProducer):
     def _check_not_forked(self) -> None:
         """Raise in a forked child, where librdkafka would wait for its parent's threads."""
         lifecycle.notice_fork()
-        if isinstance(self._buffer.unusable, ForkError):
-            raise self._buffer.unusable
+        if isinstance(self._pipeline.unusable, ForkError):
+            raise self._pipeline.unusable
 
     @property
-    def _buffers(self) -> bool:
-        """Whether a buffer stands in front of librdkafka, and may be used."""
+    def _has_pipeline(self) -> bool:
+        """Whether records go through a pipeline of ours, which may be used."""
         self._check_not_forked()
-        return self._settings.encoding != "none" and self._buffer.unusable is None
+        return self._settings.encoding != "none" and self._pipeline.unusable is None
 
     def _check_usable(self) -> None:
         lifecycle.notice_fork()
-        if self._buffer.unusable is not None:
-            raise self._buffer.unusable
+        if self._pipeline.unusable is not None:
+            raise self._pipeline.unusable
 
     def _relayed(self, callback: Callback) -> Callback:
         """Return a callback for librdkafka by which the report runs later, in positions."""

@@ -7,13 +7,13 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import lifecycle
 from columnar_kafka.errors import ForkError
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from columnar_kafka.producing.buffer import Buffer
+    from columnar_kafka.producing.pipeline import Pipeline
     from columnar_kafka.producing.settings import ProducerConfig
 
 __all__ = ["LONGEST_STEP", "Shutdown"]
@@ -39,14 +39,14 @@ class Shutdown:
         self,
         producer: Any,
         owner: Any,
-        buffer: Buffer,
+        pipeline: Pipeline,
         settings: ProducerConfig,
         inner: dict[str, Any],
     ) -> None:
         """Flush `producer` with the methods of the class `owner`, not those of a subclass."""
         self._producer = weakref.ref(producer)
         self._owner = owner
-        self._buffer = buffer
+        self._pipeline = pipeline
         servers = inner.get("bootstrap.servers") or inner.get("metadata.broker.list")
         self._servers = servers or "no bootstrap.servers"
         self.longest_wait = settings.message_timeout
@@ -60,11 +60,11 @@ class Shutdown:
     @property
     def working(self) -> bool:
         """See `lifecycle.Client`."""
-        return self._buffer.sender.working
+        return self._pipeline.sender.working
 
     def accept_only(self, *threads: int) -> None:
         """See `lifecycle.Client`: the last flush must find all records there are."""
-        self._buffer.queue.close(allowed_threads=threads)
+        self._pipeline.queue.close(allowed_threads=threads)
 
     def flush(
         self, stock_flush: Callable[[float], int], deadline: float, *, commits: bool = False
@@ -84,7 +84,7 @@ class Shutdown:
         return remaining
 
     def _flush(self, stock_flush: Callable[[float], int], deadline: float, *, commits: bool) -> int:
-        sender, delivery = self._buffer.sender, self._buffer.delivery
+        sender, delivery = self._pipeline.sender, self._pipeline.delivery
         if sender.interrupted:
             sender.seal()
             return len(self)
@@ -103,7 +103,7 @@ class Shutdown:
             # Inside a report there is no end to wait for: the record it reports is outstanding.
             if not remaining or delivery.reporting or time.monotonic() >= deadline:
                 return remaining
-            if commits and self._buffer.transaction.rejected:
+            if commits and self._pipeline.transaction.rejected:
                 return remaining
 
     def flush_fully(self) -> list[BaseException]:
@@ -143,18 +143,18 @@ class Shutdown:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - the other reports have to run too
-            if self._buffer.unusable is None:  # or another thread has closed it, and so flushed it
+            if self._pipeline.unusable is None:  # or another thread has flushed and closed it
                 return error
         return None
 
     def describe_outstanding(self) -> str:
         """See `lifecycle.Client`."""
-        records = self._buffer.queue.records
-        relayed = self._buffer.delivery.relayed
+        records = self._pipeline.queue.records
+        relayed = self._pipeline.delivery.relayed
         plain = relayed + min(self._plain_left, max(0, len(self) - records - relayed))
         parts = []
         if records:
-            topics = sorted(self._buffer.sender.topics())
+            topics = sorted(self._pipeline.sender.topics())
             more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
             named = f" of {', '.join(topics[:_NAMED])}{more}" if topics else ""
             parts.append(f"{records} records{named}")
@@ -171,10 +171,10 @@ class Shutdown:
 
     def wait_for_step(self) -> None:
         """See `lifecycle.Client`."""
-        self._buffer.sender.wait_for_step()
+        self._pipeline.sender.wait_for_step()
 
     def abandon(self) -> None:
         """See `lifecycle.Client`: what is buffered here is the parent's to send."""
         error = ForkError.of("producer")
-        self._buffer.end(error)
-        self._buffer.delivery.abandon(error)
+        self._pipeline.end(error)
+        self._pipeline.delivery.abandon(error)

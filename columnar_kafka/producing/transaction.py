@@ -12,7 +12,7 @@ from columnar_kafka.errors import produce_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from columnar_kafka.producing.delivery import Delivery
+    from columnar_kafka.producing.reporting.delivery import Delivery
 
 __all__ = ["Transaction"]
 

@@ -17,7 +17,7 @@ from columnar_kafka import native
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.layouts import fill_hidden_nulls_in_table
-from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
+from columnar_kafka.config import METADATA_MEMBERS, ReadOptions
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint, is_kafka_member
 from columnar_kafka.schema.canonical import user_metadata
@@ -146,12 +146,12 @@ class Decoder(Protocol):
 class InlineDecoder:
     """Decodes in this process, which is exposed to what Arrow does with foreign bytes.
 
-    Sizes and counts are compared with `limits` before anything is decoded.
+    Sizes and counts are compared with the limits in `options` before anything is decoded.
     """
 
-    def __init__(self, limits: DecodeLimits | None = None) -> None:
-        self._limits = limits or DecodeLimits()
-        self.core = NativeDecoder(self._limits) if native.enabled else None
+    def __init__(self, options: ReadOptions | None = None) -> None:
+        self._options = options or ReadOptions()
+        self.core = NativeDecoder(self._options) if native.enabled else None
         """What reads a file of a known schema; None where the native core is off."""
 
     def open(self, raw: RawSegment) -> SegmentFile:
@@ -160,7 +160,7 @@ class InlineDecoder:
         Raises:
             SegmentError: bytes and headers disagree, or a limit is exceeded.
         """
-        return _InlineFile(raw, self._limits, self.core)
+        return _InlineFile(raw, self._options, self.core)
 
     def read_records(
         self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
@@ -193,10 +193,10 @@ class _InlineFile:
     """A `SegmentFile` decoded in this process: by the native core, or by Arrow."""
 
     def __init__(
-        self, raw: RawSegment, limits: DecodeLimits, core: NativeDecoder | None = None
+        self, raw: RawSegment, options: ReadOptions, core: NativeDecoder | None = None
     ) -> None:
         self._raw = raw
-        self._limits = limits
+        self._options = options
         self._opened: _ArrowFile | None = None
         self._known: KnownFile | None = None
         if core is not None:
@@ -221,23 +221,23 @@ class _InlineFile:
         """Open the file with Arrow, which takes longer than a small one takes to decode."""
         if self._opened is None:
             with _as_segment_errors():
-                self._opened = _ArrowFile(self._raw, self._limits)
+                self._opened = _ArrowFile(self._raw, self._options)
         return self._opened
 
 
 class _ArrowFile:
     """A file decoded by Arrow."""
 
-    def __init__(self, raw: RawSegment, limits: DecodeLimits) -> None:
+    def __init__(self, raw: RawSegment, options: ReadOptions) -> None:
         header, crc32, value = raw
         check_value(value, crc32)
-        if header.rows > limits.rows:
-            raise exceeds("the segment", header.rows, "rows", "rows", limits.rows)
+        if header.rows > options.max_rows:
+            raise exceeds("the segment", header.rows, "rows", "rows", options.max_rows)
         self._data = bytes(value)  # copies only what is not bytes
-        self._limits = limits
+        self._options = options
         self._rows = header.rows
-        self._elements = max_list_elements(self._data, limits)
-        check_arrow_schema(self._data, limits)
+        self._elements = max_list_elements(self._data, options)
+        check_arrow_schema(self._data, options)
         check_depth(self._data)
         self._file = self._parquet_file(thrift_container_size_limit=self._elements)
         self._decoded_size: DecodedSize | None = None
@@ -288,7 +288,7 @@ class _ArrowFile:
 
     def _walked(self) -> DecodedSize:
         if self._decoded_size is None:
-            self._decoded_size = walk(self._data, self._file, self._limits)
+            self._decoded_size = walk(self._data, self._file, self._options)
         return self._decoded_size
 
     def _check_rows(self, rows: int) -> None:
@@ -297,7 +297,7 @@ class _ArrowFile:
 
     def _fits(self, size: DecodedSize) -> bool:
         """Return whether columns may be decoded in parallel, which takes more memory meanwhile."""
-        return size.parallel_nbytes <= self._limits.decoded_bytes
+        return size.parallel_nbytes <= self._options.max_decoded_bytes
 
     def _read_dictionaries(
         self, names: list[str] | None, size: DecodedSize, *, encoded: bool
@@ -322,7 +322,7 @@ class _ArrowFile:
             schema = projected(schema, tables[0].schema).with_metadata(schema.metadata)
         if self._needs_help:
             tables = [with_declared_types(table, schema) for table in tables]
-        _check_expanded(tables, size.nbytes, self._limits)
+        _check_expanded(tables, size.nbytes, self._options)
         if encoded:
             schema = _with_dictionaries(schema, tables)
         return pa.concat_tables([fill_hidden_nulls_in_table(table, schema) for table in tables])
@@ -350,7 +350,7 @@ def _with_dictionaries(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Sche
     return schema
 
 
-def _check_expanded(tables: Sequence[pa.Table], nbytes: int, limits: DecodeLimits) -> None:
+def _check_expanded(tables: Sequence[pa.Table], nbytes: int, options: ReadOptions) -> None:
     """Refuse tables whose expanded dictionaries exceed the limit, of which `nbytes` are used."""
     arrays = [
         (name, array)
@@ -361,12 +361,12 @@ def _check_expanded(tables: Sequence[pa.Table], nbytes: int, limits: DecodeLimit
     # Usually the longest value would fit in every row: then the lengths need not be added up.
     longest = (pc.max(pc.binary_length(array.dictionary)).as_py() or 0 for _, array in arrays)
     at_most = sum(size * len(array) for size, (_, array) in zip(longest, arrays, strict=True))
-    if nbytes + at_most <= limits.decoded_bytes:
+    if nbytes + at_most <= options.max_decoded_bytes:
         return
     for name, array in arrays:
         lengths = pc.binary_length(array.dictionary).take(array.indices)
         nbytes += pc.sum(lengths).as_py() or 0
-        check_decoded(f"column {name}", nbytes, limits)
+        check_decoded(f"column {name}", nbytes, options)
 
 
 def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import pickle
 import select
 import signal
 import socket
@@ -39,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import pyarrow as pa
 
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, SegmentError
 from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.headers import SegmentHeader
@@ -53,15 +54,16 @@ _START_SECONDS: Final = 60.0
 _WATCH_SECONDS: Final = 0.01
 _BASE_BYTES: Final = 256 << 20  # idle it takes 100 MB
 _REASON_BYTES: Final = 4096
+_OPTIONS_BYTES: Final = 1 << 16
 _READY, _COLUMNS, _REFUSED = b"+", b"=", b"!"
 
 _Task = Literal["schema", "scan", "decode", "read"]
 
 _PROGRAM = """
 import sys
-sys.path[:] = sys.argv[3:]
+sys.path[:] = sys.argv[2:]
 from columnar_kafka.segment.isolated import serve
-serve(int(sys.argv[1]), sys.argv[2])
+serve(int(sys.argv[1]))
 """
 
 
@@ -73,22 +75,22 @@ class IsolatedDecoder:
     """Decodes in a child process, one segment at a time: a `Decoder`, for any thread."""
 
     def __init__(
-        self, limits: DecodeLimits | None = None, *, memory_bytes: int | None = None
+        self, options: ReadOptions | None = None, *, memory_bytes: int | None = None
     ) -> None:
         """Start no child yet.
 
         Args:
-            limits: what a segment may claim, and how long decoding may take.
+            options: how to read, here and in the child.
             memory_bytes: the most memory of the child; by default 256 MiB more than the columns may
-                take by `limits`.
+                take by `options`.
 
         Raises:
             ConfigError: the system is not Linux.
         """
         if not hasattr(os, "memfd_create"):
             raise ConfigError("columnar.decode=isolated: needs Linux; use inline")
-        self._limits = limits or DecodeLimits()
-        self._memory_bytes = memory_bytes or _BASE_BYTES + self._limits.decoded_bytes
+        self._options = options or ReadOptions()
+        self._memory_bytes = memory_bytes or _BASE_BYTES + self._options.max_decoded_bytes
         self._lock = threading.Lock()  # guards _child, which answers one question at a time
         self._child: _Child | None = None
         self._owner: int | None = None  # the process that has used it first
@@ -151,7 +153,7 @@ class IsolatedDecoder:
 
     def _try(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
         if self._child is None:
-            self._child = _Child(self._limits, self._memory_bytes)
+            self._child = _Child(self._options, self._memory_bytes)
         try:
             return self._child.ask(parts)
         except SegmentError:
@@ -196,22 +198,24 @@ class _Child:
 
     _all: Final[weakref.WeakSet[_Child]] = weakref.WeakSet()
 
-    def __init__(self, limits: DecodeLimits, memory_bytes: int) -> None:
+    def __init__(self, options: ReadOptions, memory_bytes: int) -> None:
         """Start the process and wait until it is ready: half a second.
 
         Raises:
             ColumnarError: it could not be started.
         """
         self._memory_bytes = memory_bytes
-        self._seconds = limits.decode_seconds
+        self._seconds = options.max_decode_seconds
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
+                # Arguments can be seen by all users of the machine, this only by the child.
+                self._socket.send(pickle.dumps(options))
                 self._process = subprocess.Popen(
                     [
                         *(sys.executable, "-I", "-c", _PROGRAM),
-                        *(str(theirs.fileno()), json.dumps(limits._asdict())),
+                        str(theirs.fileno()),
                         *(each or os.getcwd() for each in sys.path),  # noqa: PTH109
                     ],
                     pass_fds=[theirs.fileno()],
@@ -228,7 +232,11 @@ class _Child:
         _Child._all.add(self)
         try:
             self._wait(_START_SECONDS, f"{_START_SECONDS:g} s", memory_bytes=1 << 62)
-            if self._socket.recv(1) != _READY:
+            try:
+                is_ready = self._socket.recv(1) == _READY
+            except OSError:  # it has ended without a look at its options
+                is_ready = False
+            if not is_ready:
                 self._lost()
         except _LostError as error:
             self.end()
@@ -301,7 +309,7 @@ class _Child:
     def forked(cls) -> None:
         """Close the sockets in a forked copy: children must notice when their parent ends."""
         for child in list(cls._all):
-            child._socket.close()
+            child._socket.close()  # noqa: SLF001 - its own class
 
 
 if hasattr(os, "register_at_fork"):
@@ -318,20 +326,20 @@ def _end(process: subprocess.Popen[bytes], ours: socket.socket, owner: int) -> N
 # --- the child ------------------------------------------------------------------------------------
 
 
-def serve(descriptor: int, limits: str) -> None:
+def serve(descriptor: int) -> None:
     """Answer questions until the parent has ended; this is the child's main function."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever the parent has set
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    allowed = DecodeLimits(**json.loads(limits))
-    decoder = InlineDecoder(allowed)
     with socket.socket(fileno=descriptor) as parent:
+        options: ReadOptions = pickle.loads(parent.recv(_OPTIONS_BYTES))  # noqa: S301 - the parent's
+        decoder = InlineDecoder(options)
         parent.send(_READY)
         while True:
             _, descriptors, _, _ = socket.recv_fds(parent, 1, 1)
             if not descriptors:
                 return
             # A living parent kills in time; without one the alarm does.
-            signal.setitimer(signal.ITIMER_REAL, 2 * allowed.decode_seconds + 1)
+            signal.setitimer(signal.ITIMER_REAL, 2 * options.max_decode_seconds + 1)
             _answer(parent, decoder, descriptors[0])
             signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -14,7 +14,7 @@ from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.native._core import (
         File,
         FileSchema,
@@ -75,10 +75,10 @@ class _Known:
 class KnownFile:
     """A file of a schema that Arrow has read before. For any thread."""
 
-    def __init__(self, file: File, known: _Known, limits: DecodeLimits) -> None:
+    def __init__(self, file: File, known: _Known, options: ReadOptions) -> None:
         self._file = file
         self._known = known
-        self._limits = limits
+        self._options = options
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,8 +88,10 @@ class KnownFile:
     def records(self, start: int) -> RecordReader | None:
         """Return the records from row `start` on; None if Arrow has to read them."""
         assert self._known.schema is not None
-        limits = self._limits
-        return self._file.read(self._known.schema, start, limits.values, limits.decoded_bytes)
+        options = self._options
+        return self._file.read(
+            self._known.schema, start, options.max_values, options.max_decoded_bytes
+        )
 
     def table(self, columns: Sequence[str] | None) -> pa.Table | None:
         """Return all rows, in one chunk, as `SegmentFile.read`; None if Arrow has to read them."""
@@ -97,17 +99,19 @@ class KnownFile:
             return None
 
         def imported(address: int) -> pa.RecordBatch:
-            return pa.RecordBatch._import_from_c(address, table.arrow)
+            return pa.RecordBatch._import_from_c(address, table.arrow)  # noqa: SLF001 - the public way copies the schema too
 
-        limits = self._limits
-        batch = self._file.table(table.core, imported, limits.values, limits.decoded_bytes)
+        options = self._options
+        batch = self._file.table(
+            table.core, imported, options.max_values, options.max_decoded_bytes
+        )
         return None if batch is None else pa.Table.from_batches([batch])
 
     def check(self) -> bool:
         """Return whether each value could be read; if not, Arrow has to judge the file."""
         assert self._known.schema is not None
-        limits = self._limits
-        return self._file.check(self._known.schema, limits.values, limits.decoded_bytes)
+        options = self._options
+        return self._file.check(self._known.schema, options.max_values, options.max_decoded_bytes)
 
 
 class NativeDecoder:
@@ -117,8 +121,8 @@ class NativeDecoder:
     Arrow. For any thread.
     """
 
-    def __init__(self, limits: DecodeLimits) -> None:
-        self._limits = limits
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
         self._known: dict[bytes, _Known] = {}  # by what the footer says of the schema
         self._known_bytes = 0
 
@@ -137,10 +141,10 @@ class NativeDecoder:
             schema: opens the file with Arrow, checks it, and returns its columns. What it raises is
                 raised here.
         """
-        limits = self._limits
+        options = self._options
         data = value if type(value) is bytes else bytes(value)
-        file = native.core.File.open(data, crc32, limits.footer_bytes)
-        if file is None or file.rows != header.rows or header.rows > limits.rows:
+        file = native.core.File.open(data, crc32, options.max_footer_bytes)
+        if file is None or file.rows != header.rows or header.rows > options.max_rows:
             return None
         try:
             header.check_footer(dict(file.metadata))
@@ -155,7 +159,7 @@ class NativeDecoder:
             self._remember(key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
-        return KnownFile(file, known, limits)
+        return KnownFile(file, known, options)
 
     def _remember(self, key: bytes, known: _Known) -> None:
         nbytes = len(key) + _EXPANDED * known.arrow.serialize().size

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from columnar_kafka.broker.client_classes import StockProducer
-from columnar_kafka.producing.arguments import encode_headers, encode_key, first_given
-from columnar_kafka.producing.message_list import produce_messages
+from columnar_kafka.producing.accepting.arguments import encode_headers, encode_key, first_given
+from columnar_kafka.producing.accepting.message_list import produce_messages
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.testing.client import ClientOnMemory, number, setting
 from columnar_kafka.testing.memory import MemoryProducer

@@ -15,7 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import columnar_kafka
 from columnar_kafka import position
-from columnar_kafka.producing import buffer, sender
+from columnar_kafka.producing import pipeline
+from columnar_kafka.producing.sending import sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ class ProducerMaker(Maker):
         if self.of.schema:
             if given["bootstrap.servers"] != self.servers:
                 # No test waits for what an unreachable broker would answer.
-                self.monkeypatch.setattr(buffer, "_TOPIC_CONFIG_TIMEOUT", 0.01)
+                self.monkeypatch.setattr(pipeline, "_TOPIC_CONFIG_TIMEOUT", 0.01)
                 self.monkeypatch.setattr(sender, "_LOOKUP_TIMEOUT", 0.01)
             for topic in self.topics:
                 made.set_schema(topic, SCHEMA)

@@ -441,7 +441,7 @@ def test_a_consumer_that_is_dropped_is_gone(make) -> None:
     """It is closed by nobody, and nothing waits."""
 
     class Mine(make.kind):  # type: ignore[misc, name-defined]
-        """Of confluent-kafka's own there is no weak reference."""
+        """confluent-kafka's own class has no weak references."""
 
     topic, consumer = make.topic(6), make(cls=Mine)
     consumer.assign([make.place(topic, 0)])

@@ -145,7 +145,7 @@ def test_a_segment_that_cannot_be_read_is_a_message_and_can_be_committed(make) -
 
 
 def test_no_exception_of_several_callbacks_is_lost(make) -> None:
-    """Of several in one call stock raises the last; of ours it has the others as its context."""
+    """Stock raises the last of several in one call; ours has the others as its context."""
     ran: list[BaseException] = []
 
     def fail(*_: Any) -> None:

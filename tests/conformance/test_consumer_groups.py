@@ -345,7 +345,7 @@ def with_a_revocation_waiting(make: ConsumerMaker, capfd: Any, protocol: str) ->
 def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
     make, capfd, protocol: str
 ) -> None:
-    """Of an eager protocol librdkafka leaves the group before it commits: stock is too late."""
+    """In an eager protocol librdkafka leaves the group before it commits: stock is too late."""
     topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.close()
     if make.of.unwraps or protocol != "range":
@@ -366,7 +366,7 @@ def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
 @EACH_PROTOCOL
 def test_closing_leaves_the_group(make, capfd, monkeypatch, protocol: str) -> None:
     """Ours unsubscribes first; closed before that is done, librdkafka would forget to leave."""
-    monkeypatch.setattr(columnar_kafka.consuming.group_membership, "_LEAVE_POLL", 0.0001)
+    monkeypatch.setattr(columnar_kafka.consuming.group.membership, "_LEAVE_POLL", 0.0001)
     topic = topic_of(make, 2, partitions=8)
     consumer = make(debug="cgrp", **PROTOCOLS[protocol])
     consumer.subscribe([topic])

@@ -130,7 +130,7 @@ def test_a_reports_offset_is_a_position_with_parquet(make_producer) -> None:
 
 
 def test_several_raising_reports_are_each_raised(make_producer) -> None:
-    """Of several that raise in one flush, stock raises the last; ours raises one a call."""
+    """If several raise in one flush, stock raises the last; ours raises one a call."""
     raised: list[bytes] = []
 
     def fail(_: Any, message: Any) -> None:

@@ -289,7 +289,7 @@ def test_after_a_refused_message_nothing_is_produced(make, kafka, noise) -> None
 
 
 def test_after_the_abort_the_next_transaction_is_read(make, kafka, noise) -> None:
-    """Of another topic: in the refused message's partition librdkafka would skip a number."""
+    """Another topic is used: librdkafka would skip a number in the refused message's partition."""
     topic = topic_with(make, kafka, max_message_bytes="20000")
     make.topics.append(other := f"{topic}-other")
     kafka.create_topic(other, 1)

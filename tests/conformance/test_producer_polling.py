@@ -299,7 +299,7 @@ def test_what_was_spared_is_sent(make_producer) -> None:
 
 @pytest.mark.parametrize("interrupts", [False, True], ids=["callback", "signal handler"])
 def test_what_is_queued_can_be_purged_inside_of_poll(make_producer, *, interrupts: bool) -> None:
-    """Of records some are in librdkafka's queue, some in our own."""
+    """Some records are in librdkafka's queue, some in our own."""
     seen: list[int | None] = []
     inside: list[None] = []
 
@@ -315,7 +315,7 @@ def test_what_is_queued_can_be_purged_inside_of_poll(make_producer, *, interrupt
     producer = make_producer(**HELD, **own, **callback)
     fill(make_producer, producer, 5, on_delivery=report)
     if make_producer.of.schema:
-        eventually(lambda: producer._buffer.delivery.in_librdkafka)
+        eventually(lambda: producer._pipeline.delivery.in_librdkafka)
     before = signal.signal(signal.SIGUSR1, purge)
     try:
         while not inside:

@@ -48,7 +48,7 @@ class Grown(Row):
 
 
 PLAIN = 250
-"""Of 500 messages this one is plain."""
+"""The plain one among 500 messages."""
 
 
 def row(n: int) -> Any:

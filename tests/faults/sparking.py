@@ -19,7 +19,7 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONFIG = {
     "spark.driver.extraJavaOptions": QUICK,
     "spark.executor.extraJavaOptions": QUICK,
-    # Of a cluster: executors are killed often.
+    # For a cluster: executors are killed often.
     "spark.task.maxFailures": "100",
     "spark.deploy.maxExecutorRetries": "-1",
 }

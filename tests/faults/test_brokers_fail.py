@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 FAULTS = 10
-"""Of each kind."""
+"""How many of each kind."""
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())])
 QUEUE_KBYTES = 65_536
 STOPPED_SECONDS = 60

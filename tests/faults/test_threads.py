@@ -176,7 +176,7 @@ def test_threads_in_memory(record_property: Record, first: int) -> None:
             producer.set_schema("t", SCHEMA)
             runs.append(Run(producer, "t", number))
             runs[-1].run()
-            assert (producer._buffer.queue.used_bytes, producer._buffer.queue.records) == (0, 0)
+            assert (producer._pipeline.queue.used_bytes, producer._pipeline.queue.records) == (0, 0)
             producer.close()
             runs[-1].check(kafka.arrived("t"))
     note(record_property, runs)

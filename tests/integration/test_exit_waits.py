@@ -24,10 +24,11 @@ BEGINNING = (
     + """
 import asyncio, atexit, signal, sys, threading, time
 import pyarrow as pa
-from columnar_kafka import Producer, lifecycle
-from columnar_kafka.producing import buffer
+from columnar_kafka import Producer
+from columnar_kafka.runtime import lifecycle
+from columnar_kafka.producing import pipeline
 from columnar_kafka.aio import AIOProducer
-buffer._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
+pipeline._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
 lifecycle._FIRST_LINE = 0.5
 lifecycle.GRACE = 0.5
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -48,7 +49,7 @@ def send(producer, count=1000):
 
 def taken_over(producer):
     # The lines name the topics of records that the sender has.
-    while not producer._buffer.sender.topics():
+    while not producer._pipeline.sender.topics():
         time.sleep(0.01)
     return producer
 
@@ -210,7 +211,7 @@ def test_the_first_segment_may_take_longer_than_kafka_may(embedded: EmbeddedKafk
     """As it does on a busy machine, where pyarrow imports pandas in it."""
     servers = embedded.bootstrap_servers
     code = """
-        from columnar_kafka.producing.segmenter import Segmenter
+        from columnar_kafka.producing.sending.segmenter import Segmenter
         encode = Segmenter.encode
         def slow(*args):  # the time that it takes is what is tested
             time.sleep(3 * lifecycle.GRACE)

@@ -276,7 +276,7 @@ wait_for(child)
 def test_a_child_that_only_exits_sends_what_its_own_producer_has_and_ends(
     embedded: EmbeddedKafka,
 ) -> None:
-    """Of ten children some would wait for their parent's threads, in its producer's destructor."""
+    """Some of ten children would wait for their parent's threads, in its producer's destructor."""
     servers, topic = embedded.bootstrap_servers, "fork-exits"
     program = """
         producer = make(**{"columnar.linger.ms": 60_000})

@@ -211,7 +211,7 @@ def test_aborted_records_do_not_land_and_the_fence_passes_them(kafka, topic, tmp
     report = verify_topic(config, name, lake.table())
     assert (report.findings, report.messages, report.rows) == ([], 2, 2)
     [fence] = lake.table().fences().values()
-    # Of offsets 0 to 5, only 0 and 4 have committed records.
+    # Only offsets 0 and 4, of 0 to 5, have committed records.
     assert (fence.first, fence.next) == (0, 6)
 
 

@@ -157,7 +157,7 @@ def test_where_any_partition_will_do_segments_fill(
 def test_over_many_batches_all_partitions_are_used(
     config, kafka, topic: TopicFactory, name: str
 ) -> None:
-    """Of 200 batches none goes to one of 7 partitions with a chance of 4 in 10^14."""
+    """No batch of 200 goes to one of 7 partitions with a chance of 4 in 10^14."""
     records = topic(PARTITIONS)
     found = ours(config(name), records, [None] * 400, **{"columnar.segment.rows": 2})
     assert set(found) == set(range(PARTITIONS))

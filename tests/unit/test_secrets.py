@@ -37,7 +37,7 @@ from columnar_kafka.ingest import (
     parse_rules,
     verify_topic,
 )
-from columnar_kafka.producing import buffer
+from columnar_kafka.producing import pipeline
 from columnar_kafka.testing import FakeKafka
 from spark_sink.columns import MESSAGE
 from spark_sink.epochs import EpochMarks
@@ -343,7 +343,7 @@ def test_no_error_and_no_frame_of_ours_shows_them(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(buffer, "_TOPIC_CONFIG_TIMEOUT", 0.01)
+    monkeypatch.setattr(pipeline, "_TOPIC_CONFIG_TIMEOUT", 0.01)
     with pytest.raises(BaseException) as raised:  # noqa: PT011 - whatever it is
         FAILS[kind]()
     assert not isinstance(raised.value, AssertionError | NotImplementedError)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from columnar_kafka.consuming.arrow.projection import Projection
-    from columnar_kafka.consuming.open_segment import OpenSegment
+    from columnar_kafka.consuming.feed.open_segment import OpenSegment
 
 __all__ = ["RowsAhead"]
 
@@ -80,9 +80,9 @@ class RowsAhead:
 
 
 def _plain_topic(messages: Sequence[Message]) -> str | None:
-    """Return the topic of messages all of which are plain; None if they are not, or of several.
+    """Return the topic of the messages; None if one is not plain, or if they have several topics.
 
-    As a hundred thousand may be asked of, there are comprehensions and no calls of Python's.
+    May be called with 100,000 messages, hence comprehensions and no Python call per message.
     """
     topics = {each.topic() for each in messages}
     found: Any = [each.headers() for each in messages]

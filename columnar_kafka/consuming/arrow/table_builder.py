@@ -23,7 +23,7 @@ from columnar_kafka.columns.layouts import (
 from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
 from columnar_kafka.consuming.arrow.pruning import can_skip
-from columnar_kafka.consuming.kafka_message import address_of
+from columnar_kafka.consuming.feed.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.consuming.arrow.projection import Projection, ReadPlan
     from columnar_kafka.plain.base import Formats
     from columnar_kafka.segment.segment import Segment
@@ -47,7 +47,7 @@ _PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS),
 
 
 _SHARED_ROWS: Final = 20_000
-"""Of longer segments, columns of one value take memory of their own."""
+"""In a longer segment, a column of one value takes memory of its own."""
 
 _SHOWN: Final = 10
 """The most differing fields that an error names."""
@@ -161,7 +161,7 @@ def _shared(make: Callable[..., pa.Array], value: Any, arrow: pa.DataType, rows:
 
 
 def plain_rows(
-    messages: Sequence[Message], formats: Formats, projection: Projection, limits: DecodeLimits
+    messages: Sequence[Message], formats: Formats, projection: Projection, options: ReadOptions
 ) -> SelectedRows:
     """Return the selected rows of plain messages of one topic; `examined` counts messages.
 
@@ -183,7 +183,7 @@ def plain_rows(
     if not len(keys):
         raise _undecodable(first, "key", decoded.error)
     if is_table:
-        values, good = _table_of(value_format, first, limits), 1
+        values, good = _table_of(value_format, first, options), 1
     else:
         decoded = decode(value_format, [each.value() for each in messages[: len(keys)]])
         good = len(decoded.array)
@@ -210,9 +210,9 @@ def plain_rows(
         raise SchemaError(f"plain message at {address_of(first)}: {error.reason}") from error
 
 
-def _table_of(value_format: Any, message: Message, limits: DecodeLimits) -> pa.Table:
+def _table_of(value_format: Any, message: Message, options: ReadOptions) -> pa.Table:
     try:
-        return value_format.read(message.value(), limits)
+        return value_format.read(message.value(), options)
     except (ValueError, pa.ArrowException) as error:
         raise _undecodable(message, "value", str(error)) from error
 

@@ -16,13 +16,13 @@ from confluent_kafka import KafkaException
 from columnar_kafka import position
 from columnar_kafka.consuming.arrow.rows_ahead import RowsAhead
 from columnar_kafka.consuming.arrow.table_builder import TableBuilder, plain_rows, segment_rows
-from columnar_kafka.consuming.feed import never_cancelled
-from columnar_kafka.consuming.handout import Found, Progress
-from columnar_kafka.consuming.kafka_message import address_of, offset_of, partition_of
-from columnar_kafka.consuming.open_segment import OpenSegment
-from columnar_kafka.deadline import deadline_after
+from columnar_kafka.consuming.feed.feed import never_cancelled
+from columnar_kafka.consuming.feed.handout import Found, Progress
+from columnar_kafka.consuming.feed.kafka_message import address_of, offset_of, partition_of
+from columnar_kafka.consuming.feed.open_segment import OpenSegment
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
 from columnar_kafka.message import event_error
+from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.segment.headers import SCHEMA_HEADER, SCHEMA_ID_HEADER, is_segment
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message, TopicPartition
 
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.consuming.arrow.projection import Projection
-    from columnar_kafka.consuming.feed import Cancelled, Feed
+    from columnar_kafka.consuming.feed.feed import Cancelled, Feed
     from columnar_kafka.offsets import Partition
     from columnar_kafka.plain.base import Formats
 
@@ -58,7 +58,7 @@ class TableRequest(NamedTuple):
 
     projection: Projection
     formats: Formats
-    limits: DecodeLimits
+    options: ReadOptions
     least: int
     most: int
     single: bool = False
@@ -236,7 +236,7 @@ class TableFeed:
         builder = TableBuilder(
             request.projection,
             most=request.most,
-            nbytes=request.limits.decoded_bytes,
+            nbytes=request.options.max_decoded_bytes,
             schema=request.schema,
         )
         slices: list[_Slice] = []
@@ -343,7 +343,7 @@ class TableFeed:
     ) -> _Slice | None:
         formats = request.formats
         try:
-            rows = plain_rows(messages, formats, builder.projection, request.limits)
+            rows = plain_rows(messages, formats, builder.projection, request.options)
         except RowError:
             # Many may be as bad: what one costs must not grow with what is buffered.
             self._longest_span = 1

@@ -89,7 +89,7 @@ class PlainDecoder:
         self._rows: PlainRows = rows.PlainRows(decoding.format, decoding.schema, decoding.schema_id)
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
-        # Of the message before. Times are not planned by.
+        # Header of the previous message, reused. The planner ignores its times.
         self._header = SegmentHeader(
             rows=1, segment="", schema=self.fingerprint, timestamp_min=0, timestamp_max=0
         )

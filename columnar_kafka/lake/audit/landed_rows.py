@@ -174,7 +174,8 @@ def differing(
     """Return the first of a file's segments that is not equal; None if all are.
 
     `data` is a stitched file, in which the segments begin after `skip` rows, in this order. Without
-    `plain` its rows of plain messages are passed over. Of a run the message is returned.
+    `plain` its rows of plain messages are passed over. For a run, only the first differing message
+    is returned.
 
     Raises:
         pa.ArrowException, SegmentError: one of both cannot be decoded.

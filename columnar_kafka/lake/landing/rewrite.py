@@ -1,7 +1,4 @@
-"""Segments that are encoded anew, because they cannot land as they are. All others never are.
-
-Plain messages that were decoded are encoded here, too.
-"""
+"""Re-encodes the few segments that cannot land unchanged, and encodes decoded plain messages."""
 
 from __future__ import annotations
 

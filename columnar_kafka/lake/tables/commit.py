@@ -51,7 +51,7 @@ class CommitTarget(Protocol[State]):
     late_requests: bool
     """Whether a request whose answer was lost may be carried out later still."""
     needs_columns: bool = True
-    """Whether only a commit with files creates the table: they bring its columns."""
+    """True if only a commit that adds files can create the table: they supply its columns."""
 
     def head(self) -> Head[State]:
         """Read the table, and finish what an earlier commit left undone.

@@ -2,7 +2,7 @@
 
 Arrow allocates what a header claims before it looks for the bytes: 45 bytes can claim 680 MB, 504
 bytes 200,000,000 values, 2 KB a terabyte. So every page is found and counted first, and its header
-is compared with the footer and the limits.
+is compared with the footer and the reader's limits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from columnar_kafka.columns.decoded_size import LeafSize
-    from columnar_kafka.config import DecodeLimits
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.segment.parquet.metadata import ColumnChunk, RowGroup
     from columnar_kafka.segment.parquet.page_header import PageHeader
 
@@ -68,7 +68,7 @@ class DecodedSize(NamedTuple):
     dictionaries: list[int]
 
 
-def max_list_elements(data: bytes, limits: DecodeLimits) -> int:
+def max_list_elements(data: bytes, options: ReadOptions) -> int:
     """Return how many elements a list in the footer may have, which Arrow must be told.
 
     An element takes at least one byte, and those that take much memory more than eight.
@@ -77,12 +77,14 @@ def max_list_elements(data: bytes, limits: DecodeLimits) -> int:
         SegmentError: the footer is larger than ``columnar.max.footer.bytes``.
     """
     size = _footer_size(data)
-    if limits.footer_bytes < size < len(data):  # Arrow refuses one that is longer than the file
-        raise exceeds("the footer", size, "bytes", "footer.bytes", limits.footer_bytes)
+    if (
+        options.max_footer_bytes < size < len(data)
+    ):  # Arrow refuses one that is longer than the file
+        raise exceeds("the footer", size, "bytes", "footer.bytes", options.max_footer_bytes)
     return max(1000, size // 8)
 
 
-def check_arrow_schema(data: bytes, limits: DecodeLimits) -> None:
+def check_arrow_schema(data: bytes, options: ReadOptions) -> None:
     """Check the Arrow schema in the footer, which Arrow builds before anything else.
 
     Raises:
@@ -91,7 +93,9 @@ def check_arrow_schema(data: bytes, limits: DecodeLimits) -> None:
     try:
         for encoded in metadata.arrow_schemas(footer_bytes(data)):
             for message in messages(memoryview(base64.b64decode(encoded, validate=True))):
-                check_decoded("its schema", described_bytes(message, limits.decoded_bytes), limits)
+                check_decoded(
+                    "its schema", described_bytes(message, options.max_decoded_bytes), options
+                )
     except (ThriftError, IndexError, struct.error, binascii.Error) as error:
         raise SegmentError(f"the Parquet metadata is damaged: {error}") from None
 
@@ -120,7 +124,7 @@ def exceeds(what: str, value: int, unit: str, key: str, limit: int) -> SegmentEr
     )
 
 
-def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize:
+def walk(data: bytes, file: pq.ParquetFile, options: ReadOptions) -> DecodedSize:
     """Walk the pages of all column chunks of a file, whose columns version 1 allows.
 
     Raises:
@@ -131,7 +135,7 @@ def walk(data: bytes, file: pq.ParquetFile, limits: DecodeLimits) -> DecodedSize
     leaves = [leaf for column_type in file.schema_arrow.types for leaf in leaf_sizes(column_type)]
     schemas = [file.metadata.schema.column(i) for i in range(file.metadata.num_columns)]
     footer = footer_bytes(data)
-    body = _Body(data, len(data) - TAIL - len(footer), limits)
+    body = _Body(data, len(data) - TAIL - len(footer), options)
     try:
         for row_group in metadata.row_groups(footer):
             body.add_row_group(row_group, leaves, schemas)
@@ -149,20 +153,20 @@ def _footer_size(data: bytes) -> int:
     return int.from_bytes(data[-TAIL:-4], "little") if data[-4:] == MAGIC else 0
 
 
-def check_decoded(what: str, nbytes: int, limits: DecodeLimits) -> None:
+def check_decoded(what: str, nbytes: int, options: ReadOptions) -> None:
     """Refuse a segment whose columns, `what` included, take more memory than the limits allow."""
-    if nbytes > limits.decoded_bytes:
+    if nbytes > options.max_decoded_bytes:
         what = f"decoded up to {what}, the segment"
-        raise exceeds(what, nbytes, "bytes", "decoded.bytes", limits.decoded_bytes)
+        raise exceeds(what, nbytes, "bytes", "decoded.bytes", options.max_decoded_bytes)
 
 
 class _Body:
     """The part of a file before its footer: the size of its columns, added up chunk by chunk."""
 
-    def __init__(self, data: bytes, end: int, limits: DecodeLimits) -> None:
+    def __init__(self, data: bytes, end: int, options: ReadOptions) -> None:
         self._data = data
         self._position, self._end = len(MAGIC), end
-        self._limits = limits
+        self._options = options
         self._rows = 0
         self._kept_nbytes = 0  # in the decoded columns
         self._passing_nbytes = self._parallel_passing_nbytes = 0  # and while they are decoded
@@ -182,18 +186,18 @@ class _Body:
             self._add(column, leaf, number, rows)
 
     def _add(self, column: _Column, leaf: LeafSize, number: int, rows: int) -> None:
-        values, limits = column.values, self._limits
-        if values > limits.values:
-            raise exceeds(column.what, values, "values", "values", limits.values)
+        values, options = column.values, self._options
+        if values > options.max_values:
+            raise exceeds(column.what, values, "values", "values", options.max_values)
         if not column.repeats and values != rows:
             raise column.wrong(f"has {values} values in {rows} rows")
         if not values:  # Arrow reads no page of it
             return
-        self._position = column.walk(self._data, self._position, self._end, limits)
+        self._position = column.walk(self._data, self._position, self._end, options)
         self._kept_nbytes += column.kept_nbytes + rows * leaf.per_row + values * leaf.per_slot
         self._passing_nbytes = max(self._passing_nbytes, column.passing_nbytes)
         self._parallel_passing_nbytes += column.passing_nbytes
-        check_decoded(column.what, self._kept_nbytes + self._passing_nbytes, limits)
+        check_decoded(column.what, self._kept_nbytes + self._passing_nbytes, options)
         self._prefix_lengths += column.prefix_lengths
         if column.is_dictionary:
             self._dictionaries.add(number)
@@ -206,7 +210,7 @@ class _Body:
             # Once in the column, and once while it is decoded.
             self._kept_nbytes += 2 * delta.total(self._prefix_lengths)
             nbytes = self._kept_nbytes + self._passing_nbytes
-            check_decoded("the columns that have prefixes", nbytes, self._limits)
+            check_decoded("the columns that have prefixes", nbytes, self._options)
         return DecodedSize(
             self._kept_nbytes + self._passing_nbytes,
             self._kept_nbytes + self._parallel_passing_nbytes,
@@ -238,7 +242,7 @@ class _Column:
     def wrong(self, reason: str) -> SegmentError:
         return SegmentError(f"{self.what} {reason}")
 
-    def walk(self, data: bytes, after: int, end: int, limits: DecodeLimits) -> int:
+    def walk(self, data: bytes, after: int, end: int, options: ReadOptions) -> int:
         """Walk the pages, which must lie between `after` and `end`; return where they end."""
         chunk = self._chunk
         stop = chunk.start + chunk.size
@@ -253,7 +257,7 @@ class _Column:
         cursor = Cursor(data, chunk.start)
         try:
             while cursor.pos < stop:
-                self._add_page(cursor, stop, limits)
+                self._add_page(cursor, stop, options)
         except (ThriftError, IndexError) as error:
             raise self.wrong(f"has a damaged page before {cursor.pos}: {error}") from None
         if self._page_values != self.values:
@@ -262,7 +266,7 @@ class _Column:
             )
         return stop
 
-    def _add_page(self, cursor: Cursor, end: int, limits: DecodeLimits) -> None:
+    def _add_page(self, cursor: Cursor, end: int, options: ReadOptions) -> None:
         at = cursor.pos
         page = read_page_header(cursor)
         start = cursor.pos
@@ -281,7 +285,7 @@ class _Column:
         elif page.type in _DATA_PAGES:
             self._add_data(page)
             # Before the page is decompressed.
-            check_decoded(self.what, self.kept_nbytes + self.passing_nbytes, limits)
+            check_decoded(self.what, self.kept_nbytes + self.passing_nbytes, options)
             if page.encoding in _DELTA_BYTES:
                 self._add_lengths(page, memoryview(cursor.buf)[start : cursor.pos])
         else:

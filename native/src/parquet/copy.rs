@@ -82,7 +82,7 @@ pub fn copy_footer(footer: &[u8], to: Move) -> Read<CopiedFooter<'_>> {
                 fields.skip(LIST)?;
                 copied.column_orders = &footer[start..fields.at];
             }
-            // Of another type, or encryption's.
+            // A field of another type, or one of encryption.
             (file_meta_data::VERSION..=file_meta_data::LAST, _) => return Err(GaveUp),
             _ => fields.skip(field)?,
         }
@@ -190,7 +190,7 @@ impl Copier<'_> {
                     self.meta_data(fields)?;
                     has_meta_data = true;
                 }
-                // Of another type; in another file; encrypted.
+                // A field of another type, a chunk in another file, or an encrypted one.
                 (
                     column_chunk::FILE_PATH..=column_chunk::META_DATA
                     | column_chunk::CRYPTO_METADATA

@@ -24,7 +24,7 @@ pub struct Template {
     /// Orders in which dicts had their keys, and which of them the last one had.
     orders: Vec<Order>,
     last: usize,
-    /// Of the classes whose objects were records here; None: not as these columns need it.
+    /// Layouts of the classes whose objects were records here; None: not one these columns can use.
     classes: Vec<(Version, Option<Layout>)>,
 }
 

@@ -17,7 +17,7 @@ use crate::values::strings::Strings;
 
 /// What a row takes besides its columns: its time, and its places in other buffers.
 const ROW_BYTES: usize = 16;
-/// Of keys, of times with the records' ids, and of both leaves of headers.
+/// Sizes of the leaves of keys, of times with the records' ids, and both of headers.
 const METADATA_SIZES: [LeafSize; 4] = [
     LeafSize { per_row: 8, per_slot: 0 },
     LeafSize { per_row: 64, per_slot: 0 },

@@ -362,8 +362,8 @@ pub fn without_collector<T>(py: Python<'_>, make: impl FnOnce() -> T) -> T {
     make()
 }
 
-/// Have the processor load an object. Of most objects the value is in the same cache line as the head,
-/// or in the next one.
+/// Have the processor load an object. Most objects have their value in the same cache line as the
+/// head, or in the next one.
 #[inline(always)]
 pub fn prefetch(object: Ref<'_>) {
     let head = object.as_ptr().cast::<u8>();

@@ -240,7 +240,7 @@ struct LeafReader<L> {
     leaf: L,
     slot: usize,
     value: usize,
-    /// Of a flat leaf: the nulls that are passed.
+    /// The nulls passed so far; for a flat leaf only.
     nulls: usize,
     objects: Objects,
 }

@@ -364,7 +364,7 @@ async def test_what_a_cancelled_poll_had_taken_comes_again(
 async def test_what_a_cancelled_consume_had_taken_is_not_committed(
     kafka: FakeKafka, make: Any, rows: int
 ) -> None:
-    """Of two topics; neither by `commit` nor by `close`."""
+    """Two topics; neither by `commit` nor by `close`."""
     for topic in ("t", "u"):
         send(kafka, *range(4), topic=topic, rows=rows)
 

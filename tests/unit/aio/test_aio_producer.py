@@ -701,7 +701,7 @@ async def test_close_waits_for_calls_that_use_the_producer(make: Any) -> None:
     def list_topics(self: Any) -> None:
         started.set()
         go_on.wait(30)
-        closed.append(self._buffer.unusable is not None)
+        closed.append(self._pipeline.unusable is not None)
 
     producer = make({"list_topics": list_topics})
     call = asyncio.create_task(producer.list_topics())

@@ -271,7 +271,7 @@ def test_it_is_traced_where_it_has_taken_the_tracers_place(
 def test_a_tracer_that_has_gone_sees_nothing(
     embedded: EmbeddedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the clients that are made later, and where it unwraps its methods of all."""
+    """From clients made later, and from all where it unwraps its methods."""
     calls: Calls = []
     tracer = traced_by_wrapper(StockProducer, ["produce"], calls)
     monkeypatch.setattr(confluent_kafka, "Producer", tracer)

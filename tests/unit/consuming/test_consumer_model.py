@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from segments import segment
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.consuming import commits, fetch_buffer, poller
+from columnar_kafka.consuming.feed import fetch_buffer, poller
+from columnar_kafka.consuming.group import commits
 from columnar_kafka.testing import FakeKafka
 
 PARTITIONS = st.integers(0, 1)
@@ -383,7 +384,7 @@ class Group(RuleBasedStateMachine):
 
     @rule(who=WHO, partition=PARTITIONS, data=st.data())
     def commit_any_place(self, who: int, partition: int, data: st.DataObject) -> None:
-        """Of a segment that the member has not opened, the start is committed."""
+        """If the member has not opened the segment, its start is committed."""
         member = self.member(who)
         place = None if member is None else member.places.get(partition)
         if member is None or place is None or not place.resolved:

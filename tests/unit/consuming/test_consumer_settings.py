@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 from support import setting_error
 
-from columnar_kafka.config import DecodeLimits, c_integer
+from columnar_kafka.config import ReadOptions, c_integer
 from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
 from columnar_kafka.errors import ConfigError
 
@@ -19,7 +19,7 @@ def test_the_consumers_defaults_are_stock() -> None:
         encoding="none",
         raw=False,
         isolated=False,
-        limits=DecodeLimits(),
+        read_options=ReadOptions(),
         auto_commit=True,
         auto_commit_interval=5.0,
         auto_store=True,

@@ -17,9 +17,9 @@ from hostile import sent
 from support import places
 
 from columnar_kafka import ColumnarError, ConfigError, SegmentError
-from columnar_kafka.config import DecodeLimits
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.config import ReadOptions
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.isolated import IsolatedDecoder
@@ -185,11 +185,11 @@ def test_a_consumer_names_a_type_that_it_does_not_take_and_goes_on(decode: str) 
 def test_limits_are_read_from_the_configuration() -> None:
     keys = {"rows": 1, "values": 2, "decoded.bytes": 3, "footer.bytes": 4, "decode.ms": "5"}
     config, rest = ConsumerConfig.parse({f"columnar.max.{key}": n for key, n in keys.items()})
-    assert config.limits == DecodeLimits(
-        rows=1, values=2, decoded_bytes=3, footer_bytes=4, decode_seconds=0.005
+    assert config.read_options == ReadOptions(
+        max_rows=1, max_values=2, max_decoded_bytes=3, max_footer_bytes=4, max_decode_seconds=0.005
     )
     assert rest == {}
-    assert ConsumerConfig.parse({})[0].limits == DecodeLimits()
+    assert ConsumerConfig.parse({})[0].read_options == ReadOptions()
 
 
 @pytest.mark.parametrize(

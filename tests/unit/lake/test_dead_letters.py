@@ -503,7 +503,7 @@ def test_a_replay_that_is_killed_goes_on(lake: DirectoryLake, place: DeadLetters
 def test_a_topic_lands_beside_letters_that_were_replayed_before_its_first_commit(
     lake: DirectoryLake, place: DeadLetters
 ) -> None:
-    """Of a file that nobody has landed, the log would have been lost."""
+    """The log of a file that nobody has landed would have been lost."""
     messages = [numbered(0), short(1), numbered(2)]
     with pytest.raises(KeyboardInterrupt):
         put(Dies(lake.table(), KeyboardInterrupt()), messages, dead_letters=place)

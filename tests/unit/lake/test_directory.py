@@ -604,7 +604,7 @@ def test_a_fault_in_rolling_forward_what_another_left(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("others", [INPUT, range(5), range(10), range(2)])
 def test_another_commit_at_any_step(tmp_path: Path, others: range) -> None:
-    """Of the same input, of less or of more, in other files; between any two steps of the first."""
+    """The same input, less or more, in other files; between any two steps of the first."""
     everything = range(max(len(INPUT), len(others)))
     for k in chosen(steps_of(tmp_path / "count", attempt)):
         root = tmp_path / str(k)

@@ -235,7 +235,7 @@ def test_rows_without_a_member_beside_those_that_have_no_bounds_are_found(
 
 
 def test_columns_after_the_first_32_are_found(tmp_path: Path) -> None:
-    """Of these Delta has no statistics, and it counts a map as one column."""
+    """Delta has no statistics of these, and it counts a map as one column."""
     pairs = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))
     columns = {f"m{n}": pairs for n in range(3)} | {f"c{n}": [n, None] for n in range(26, 32)}
     few = {f"f{n}": pa.array([True, None]) for n in range(26)}

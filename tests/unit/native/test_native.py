@@ -22,12 +22,12 @@ from support import eventually
 
 from columnar_kafka import Consumer, Producer, Segment, native
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.native_format import row_format
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.errors import RowError
-from columnar_kafka.producing.buffer import Buffer
-from columnar_kafka.producing.native_batch import NativeBlock
+from columnar_kafka.producing.engine.native import NativeBlock
+from columnar_kafka.producing.pipeline import Pipeline
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.segment import decoder
 from columnar_kafka.testing import FakeKafka
@@ -110,13 +110,13 @@ def test_usual_records_never_leave_the_core(
     slow: list[Any] = []
     monkeypatch.delattr(Segment, "_slices_of_table")
     monkeypatch.delattr(decoder._ArrowFile, "read")
-    accept_row = Buffer.accept_row
+    accept_row = Pipeline.accept_row
 
     def accept(*arguments: Any) -> None:
         slow.append(arguments)
         accept_row(*arguments)
 
-    monkeypatch.setattr(Buffer, "accept_row", accept)
+    monkeypatch.setattr(Pipeline, "accept_row", accept)
     blocks = []
     encode = NativeBlock.encode
     monkeypatch.setattr(
@@ -154,13 +154,13 @@ def test_the_first_record_of_a_batch_does_not_leave_the_core_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow: list[Any] = []
-    accept_row = Buffer.accept_row
+    accept_row = Pipeline.accept_row
 
     def accept(*arguments: Any) -> None:
         slow.append(arguments)
         accept_row(*arguments)
 
-    monkeypatch.setattr(Buffer, "accept_row", accept)
+    monkeypatch.setattr(Pipeline, "accept_row", accept)
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
     config = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
@@ -219,7 +219,7 @@ def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> No
     with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 1}) as producer:
         producer.set_schema("t", pa.schema([("n", pa.int64())]))
         producer.produce("t", {"n": 0})  # after it the core opens batches
-        queue = producer._buffer.queue
+        queue = producer._pipeline.queue
         eventually(lambda: len(kafka.messages("t")) == 1)
         eventually(lambda: queue._sleeps_until > time.monotonic() + 60)
         with pytest.raises(RowError):
@@ -231,16 +231,16 @@ def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> No
 def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    open_batch, interrupted = Buffer._open_batch, []
+    open_batch, interrupted = Pipeline._open_batch, []
 
-    def interrupt(self: Buffer, *arguments: Any) -> Any:
+    def interrupt(self: Pipeline, *arguments: Any) -> Any:
         opened = open_batch(self, *arguments)
         if producer_has_begun and not interrupted:
             interrupted.append(opened)
             raise KeyboardInterrupt
         return opened
 
-    monkeypatch.setattr(Buffer, "_open_batch", interrupt)
+    monkeypatch.setattr(Pipeline, "_open_batch", interrupt)
     producer_has_begun = False
     kafka = FakeKafka()
     kafka.create_topic("t", 1)

@@ -31,7 +31,7 @@ from columnar_kafka.columns.kafka_column import (
     timestamp_array,
 )
 from columnar_kafka.columns.older_arrow import VERSION
-from columnar_kafka.config import METADATA_MEMBERS, DecodeLimits
+from columnar_kafka.config import METADATA_MEMBERS, ReadOptions
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.declared_types import with_sizes
 from columnar_kafka.segment.decoder import InlineDecoder
@@ -51,8 +51,8 @@ Headers = list[tuple[str, bytes]]
 class Decoder(InlineDecoder):
     """Counts what was read natively."""
 
-    def __init__(self, limits: DecodeLimits | None = None) -> None:
-        super().__init__(limits)
+    def __init__(self, options: ReadOptions | None = None) -> None:
+        super().__init__(options)
         self.native = 0
 
     def read_records(self, *arguments: Any) -> Any:
@@ -374,19 +374,19 @@ def test_a_known_schema_with_another_fingerprint() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits",
+    "options",
     [
-        DecodeLimits(rows=2),
-        DecodeLimits(values=2),
-        DecodeLimits(decoded_bytes=20),
-        DecodeLimits(footer_bytes=20),
+        ReadOptions(max_rows=2),
+        ReadOptions(max_values=2),
+        ReadOptions(max_decoded_bytes=20),
+        ReadOptions(max_footer_bytes=20),
     ],
 )
-def test_limits(limits: DecodeLimits) -> None:
+def test_limits(options: ReadOptions) -> None:
     headers, value = encoded(pa.table({"n": [1, 2, 3]}))
-    decoder = Decoder(limits)
+    decoder = Decoder(options)
     assert "columnar.max." in read(headers, value, decoder)
-    assert read(headers, value, decoder) == read(headers, value, ByArrow(limits))
+    assert read(headers, value, decoder) == read(headers, value, ByArrow(options))
     assert decoder.native == 0
 
 
@@ -395,14 +395,14 @@ def test_limits(limits: DecodeLimits) -> None:
 def test_no_limit_is_wider_than_arrows(seed: int) -> None:
     sent = SentSegment(RandomRows(seed))
     rng = random.Random(seed)
-    limits = DecodeLimits(
-        decoded_bytes=int(10 ** rng.uniform(3, 5.3)), values=rng.randint(250, 999)
+    options = ReadOptions(
+        max_decoded_bytes=int(10 ** rng.uniform(3, 5.3)), max_values=rng.randint(250, 999)
     )
-    decoder = Decoder(limits)
+    decoder = Decoder(options)
     found = read(sent.headers, sent.value, decoder)
     if decoder.native:
-        assert found == read(sent.headers, sent.value, ByArrow(limits))
-        assert_same_tables(sent.headers, sent.value, limits=limits)
+        assert found == read(sent.headers, sent.value, ByArrow(options))
+        assert_same_tables(sent.headers, sent.value, options=options)
 
 
 def test_a_map_with_a_key_twice() -> None:

@@ -18,7 +18,7 @@ from nesting import RandomRows
 from support import examples
 from unusual import with_unusual
 
-from columnar_kafka.producing.buffer import Buffer
+from columnar_kafka.producing.pipeline import Pipeline
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 
@@ -93,13 +93,13 @@ SCHEMA = pa.schema([("name", pa.string()), ("id", pa.int64()), ("at", pa.list_(P
 def slow_records(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list of the records that Python looks at, from now on."""
     slow: list[Any] = []
-    accept_row = Buffer.accept_row
+    accept_row = Pipeline.accept_row
 
     def accept(*arguments: Any) -> None:
         slow.append(arguments[3])
         accept_row(*arguments)
 
-    monkeypatch.setattr(Buffer, "accept_row", accept)
+    monkeypatch.setattr(Pipeline, "accept_row", accept)
     return slow
 
 

@@ -19,9 +19,9 @@ from support import examples
 
 from columnar_kafka import native
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 
@@ -94,7 +94,7 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     @given(TYPES[arrow])
     @example(None)
     @example(0)
-    # Of the few decimals that a negative scale can hold, and of those that have no whole digit.
+    # The few decimals that a negative scale can hold, and those that have no whole digit.
     @example(decimal.Decimal(2000))
     @example(decimal.Decimal("0.5"))
     @example(decimal.Decimal("100000000000000000.0"))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from support import examples
 
 from columnar_kafka import SchemaError, plain
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.lake.aside.decoding import Decoding
 from columnar_kafka.plain import Avro, Ipc, Json, avro
 from columnar_kafka.plain.base import decode
@@ -143,7 +143,7 @@ def test_what_a_signal_handler_raises_says_nothing_of_a_value(
 
     def read() -> list[Any]:
         if kind == "arrow":
-            return form.read(value.getvalue(), DecodeLimits()).to_pylist()
+            return form.read(value.getvalue(), ReadOptions()).to_pylist()
         return form.decode([value.getvalue()]).to_pylist()
 
     with pytest.raises(TimeoutError, match="a handler's"):
@@ -360,7 +360,7 @@ def test_json_of_any_text_is_read_as_json_reads_it(rows) -> None:
 # --- Arrow ----------------------------------------------------------------------------------------
 
 
-LIMITS = DecodeLimits()
+LIMITS = ReadOptions()
 
 
 def ipc(table: pa.Table, kind: Any, compression: str | None = None) -> bytes:
@@ -412,13 +412,17 @@ def test_arrow_data_with_columns_that_cannot_be_told_apart_is_refused() -> None:
 @pytest.mark.parametrize(
     ("table", "limit", "says"),
     [
-        (pa.table({"n": [1, 2, 3]}), {"rows": 2}, r"3 rows; columnar\.max\.rows is 2"),
+        (pa.table({"n": [1, 2, 3]}), {"max_rows": 2}, r"3 rows; columnar\.max\.rows is 2"),
         (pa.table({"n": pa.nulls(1 << 21)}), {}, r"columnar\.max\.rows is 1048576"),
-        (pa.table({"l": [[1] * 9]}), {"values": 8}, r"9 values; columnar\.max\.values is 8"),
-        (pa.table({"n": [0] * 9000}), {"decoded_bytes": 1000}, r"columnar\.max\.decoded\.bytes is"),
+        (pa.table({"l": [[1] * 9]}), {"max_values": 8}, r"9 values; columnar\.max\.values is 8"),
+        (
+            pa.table({"n": [0] * 9000}),
+            {"max_decoded_bytes": 1000},
+            r"columnar\.max\.decoded\.bytes is",
+        ),
         (
             pa.table({"d": pa.array(["x" * 5000]).dictionary_encode()}),
-            {"decoded_bytes": 1000},
+            {"max_decoded_bytes": 1000},
             r"columnar\.max\.decoded\.bytes is",
         ),
     ],
@@ -429,7 +433,7 @@ def test_arrow_data_that_comes_to_more_than_is_allowed_is_refused(
 ) -> None:
     value = ipc(table, pa.ipc.new_stream, compression)
     with pytest.raises(ValueError, match=says):
-        Ipc().read(value, DecodeLimits(**limit))
+        Ipc().read(value, ReadOptions(**limit))
     if limit:
         assert Ipc().read(value, LIMITS).equals(table)
 
@@ -439,7 +443,7 @@ def test_compressed_arrow_data_is_refused_before_it_is_decompressed() -> None:
     assert len(bomb) < 1000
     before = pa.total_allocated_bytes()
     with pytest.raises(ValueError, match="decoded"):
-        Ipc().read(bomb, DecodeLimits(decoded_bytes=1 << 19))
+        Ipc().read(bomb, ReadOptions(max_decoded_bytes=1 << 19))
     assert pa.total_allocated_bytes() == before
 
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import KafkaError, murmur2
 from pipeline import NUMBERS, Pipeline
 
-from columnar_kafka.columns.arrow_input import conform
+from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.position import pack
-from columnar_kafka.producing import accumulator, segmenter
-from columnar_kafka.producing.arrow_batch import ArrowBatch
-from columnar_kafka.producing.in_flight import ArrowCall
+from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+from columnar_kafka.producing.sending import accumulator, segmenter
+from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
 
 
 class Reports(list[Any]):

@@ -9,15 +9,15 @@ import pytest
 
 from columnar_kafka import native
 from columnar_kafka.columns import decoded_size, native_format
-from columnar_kafka.config import DecodeLimits
-from columnar_kafka.producing import record_block
+from columnar_kafka.config import ReadOptions
+from columnar_kafka.producing.engine import record_block
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
 
 MOST = decoded_size.MOST_DECODED >> 8
-LIMITS = DecodeLimits(
-    decoded_bytes=DecodeLimits().decoded_bytes >> 8, values=DecodeLimits().values >> 8
+LIMITS = ReadOptions(
+    max_decoded_bytes=ReadOptions().max_decoded_bytes >> 8, max_values=ReadOptions().max_values >> 8
 )
 ROWS = 3000
 PAIR = pa.struct([("a", pa.int64()), ("b", pa.string())])

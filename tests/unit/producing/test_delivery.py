@@ -14,7 +14,7 @@ from interrupting import Interrupted, Interrupter
 from pipeline import CODES, Pipeline
 
 from columnar_kafka import native
-from columnar_kafka.producing import delivery
+from columnar_kafka.producing.reporting import delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -44,12 +44,12 @@ def produced() -> Iterator[Produced]:
 
 def in_the_queue(producer: Producer) -> AbstractContextManager[Any]:
     """Be in the middle of `produce`."""
-    return producer._buffer.queue.lock
+    return producer._pipeline.queue.lock
 
 
 def in_delivery(producer: Producer) -> AbstractContextManager[Any]:
     """Be in the middle of `poll`."""
-    return producer._buffer.delivery._lock
+    return producer._pipeline.delivery._lock
 
 
 @pytest.fixture(params=[in_the_queue, in_delivery])
@@ -83,8 +83,8 @@ def test_a_purge_there_purges_librdkafkas_queue_too(
 ) -> None:
     produced.kafka.hold()
     produced.producer.produce("t", {"n": 1})
-    produced.producer._buffer.sender.seal()
-    eventually(lambda: produced.producer._buffer.delivery.in_librdkafka)
+    produced.producer._pipeline.sender.seal()
+    eventually(lambda: produced.producer._pipeline.delivery.in_librdkafka)
     with interrupted(produced.producer):
         produced.producer.purge()
     produced.kafka.release()
@@ -109,12 +109,12 @@ def test_a_producer_that_is_closed_there_is_closed_by_a_thread(
         assert not produced.producer.close()
         with pytest.raises(RuntimeError, match="Producer has been closed"):
             produced.producer.produce("t", {"n": 2})
-    eventually(lambda: produced.producer._buffer.unusable)
+    eventually(lambda: produced.producer._pipeline.unusable)
     assert produced.reports == [(None, {"n": 1})]
 
 
 def test_a_schema_may_be_set_while_one_is_set(produced: Produced) -> None:
-    formats = produced.producer._buffer.formats
+    formats = produced.producer._pipeline.formats
     grown = formats._grown
 
     def interrupted(*arguments: Any) -> Any:
@@ -132,7 +132,7 @@ def test_a_schema_may_be_set_while_one_is_set(produced: Produced) -> None:
 
 def test_the_senders_thread_does_not_wait_for_itself(produced: Produced) -> None:
     """A finalizer runs in whichever thread collects garbage."""
-    producer, sender = produced.producer, produced.producer._buffer.sender
+    producer, sender = produced.producer, produced.producer._pipeline.sender
     flushed: list[int] = []
     drain = sender._accumulator.drain
 

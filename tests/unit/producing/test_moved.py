@@ -12,9 +12,9 @@ from pipeline import NUMBERS, Pipeline, records
 from support import eventually
 
 from columnar_kafka import native
-from columnar_kafka.producing import segmenter
-from columnar_kafka.producing.moved import MovedRecords
 from columnar_kafka.producing.partitioner import Partitioner
+from columnar_kafka.producing.sending import segmenter
+from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.memory.cluster import Fault
 
@@ -101,7 +101,7 @@ def test_keyed_records_go_where_their_keys_belong_now(world: World) -> None:
             assert each.value == row(n)
     for n, _, (partition, value, key) in world.told:
         assert (value, key, partition) == (row(n), b"%d" % n, choose(key, NOW))
-    assert world.producer._buffer.queue.used_bytes == 0
+    assert world.producer._pipeline.queue.used_bytes == 0
 
 
 def test_records_without_keys_go_somewhere(world: World) -> None:
@@ -160,7 +160,7 @@ def test_arrow_data_is_one_report_all_the_same(world: World, partition: int) -> 
     assert (error and error.code()) == (None if partition < 0 else GONE)
     stored = sorted(each.value["n"] for number in range(NOW) for each in world.stored(number))
     assert stored == (list(range(50)) if partition < 0 else [])
-    assert world.producer._buffer.queue.used_bytes == 0
+    assert world.producer._pipeline.queue.used_bytes == 0
 
 
 def test_what_librdkafka_has_taken_is_moved_as_well(world: World) -> None:
@@ -206,7 +206,7 @@ def test_what_cannot_be_read_back_fails_as_before(
     assert world.producer.flush(60) == 0
     assert world.codes == {1: GONE, 2: None}
     eventually(lambda: "could not be read" in caplog.text)  # after the step
-    assert world.producer._buffer.queue.used_bytes == 0
+    assert world.producer._pipeline.queue.used_bytes == 0
 
 
 def gone(**settings: Any) -> Pipeline:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from columnar_kafka.producing.record_queue import RecordQueue
+from columnar_kafka.producing.accepting.record_queue import RecordQueue
 
 if TYPE_CHECKING:
     from collections import deque

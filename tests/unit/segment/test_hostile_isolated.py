@@ -21,7 +21,7 @@ from hostile import sent
 from support import eventually, has_ended
 
 from columnar_kafka import ColumnarError, ConfigError, ForkError, Segment, SegmentError
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.segment import isolated
 from columnar_kafka.segment.isolated import IsolatedDecoder
 
@@ -79,7 +79,7 @@ HARMS = {
 }
 PROGRAM = f"""
 import ctypes, os, signal, sys, time
-sys.path[:] = sys.argv[3:]
+sys.path[:] = sys.argv[2:]
 from columnar_kafka.segment import decoder, isolated
 decode = decoder._InlineFile.read
 def read(self, columns):
@@ -88,7 +88,7 @@ def read(self, columns):
             exec(harm)
     return decode(self, columns)
 decoder._InlineFile.read = read
-isolated.serve(int(sys.argv[1]), sys.argv[2])
+isolated.serve(int(sys.argv[1]))
 """
 """A child that is harmed by some segments, as a mistake in Arrow might harm it."""
 
@@ -169,7 +169,7 @@ def test_an_error_is_the_one_that_decoding_here_raises(decoder: IsolatedDecoder)
 
 
 def test_limits_hold_in_the_child() -> None:
-    made = IsolatedDecoder(DecodeLimits(rows=4999))
+    made = IsolatedDecoder(ReadOptions(max_rows=4999))
     assert "columnar.max.rows is 4999" in refusal(GOOD, made)
     made.close()
 
@@ -280,19 +280,19 @@ def test_a_hang_is_the_error_of_that_segment_alone(
     monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
     monkeypatch.setattr(isolated, "_PROGRAM", PROGRAM)
-    made = IsolatedDecoder(DecodeLimits(decode_seconds=0.1))
+    made = IsolatedDecoder(ReadOptions(max_decode_seconds=0.1))
     assert (
         refusal(bad(harm), made)
         == "the decoding process took more than columnar.max.decode.ms=100 in both attempts"
     )
-    made._limits = DecodeLimits()  # a busy machine may need more than that
+    made._options = ReadOptions()  # a busy machine may need more than that
     assert segment(GOOD, made).to_table().equals(TABLE)
     made.close()
 
 
 def test_a_child_that_grows_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_PROGRAM", PROGRAM)
-    made = IsolatedDecoder(DecodeLimits(decode_seconds=100.0), memory_bytes=400 << 20)
+    made = IsolatedDecoder(ReadOptions(max_decode_seconds=100.0), memory_bytes=400 << 20)
     assert segment(GOOD, made).to_table().equals(TABLE)
     says = refusal(bad("grow"), made)
     assert says.startswith("the decoding process took ")
@@ -336,7 +336,7 @@ def test_a_late_start_names_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_child_that_cannot_start_is_no_segments_error(
     monkeypatch: pytest.MonkeyPatch, code: str, says: str
 ) -> None:
-    """Of the segment nothing is known: it must not be reported, and so passed over."""
+    """Nothing is known of the segment: it must not be reported, and so passed over."""
     monkeypatch.setattr(isolated, "_PROGRAM", f"import sys; sys.stderr.close(); {code}")
     made = IsolatedDecoder()
     with pytest.raises(ColumnarError, match=says) as raised:
@@ -368,7 +368,7 @@ import pyarrow as pa
 import hostile
 from columnar_kafka import ForkError, Segment
 from columnar_kafka.segment import isolated
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 
 def segment(decoder, name="n"):
     of = hostile.sent(pa.table({name: [1]}))
@@ -414,7 +414,7 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
     """The child hears of nothing while it decodes: its alarm ends it."""
     code = f"""
         isolated._PROGRAM = {PROGRAM!r}
-        decoder._limits = DecodeLimits(decode_seconds=0.01)
+        decoder._options = ReadOptions(max_decode_seconds=0.01)
         wait = isolated._Child._wait
         def told(self, seconds, limit, *, memory_bytes):
             if self._process.pid in shown:

@@ -18,7 +18,7 @@ from support import examples
 
 from columnar_kafka import Segment, SegmentError
 from columnar_kafka.columns.older_arrow import VERSION
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.lake.stitching.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.parquet import metadata, page_header
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def segment(of: Sent, **limits: Any) -> Segment:
-    decoder = InlineDecoder(DecodeLimits(**limits))
+    decoder = InlineDecoder(ReadOptions(**limits))
     return Segment(
         topic="t", partition=3, offset=5, headers=of.headers(), value=of.value, decoder=decoder
     )
@@ -99,24 +99,24 @@ NUMBERS = sent(pa.table({"n": pa.array(range(1000), pa.int64()), "s": ["abcd"] *
 
 
 def test_as_many_rows_as_allowed_are_read() -> None:
-    assert segment(NUMBERS, rows=1000).to_table().num_rows == 1000
-    assert refusal(NUMBERS, rows=999) == (
+    assert segment(NUMBERS, max_rows=1000).to_table().num_rows == 1000
+    assert refusal(NUMBERS, max_rows=999) == (
         "the segment has 1000 rows; columnar.max.rows is 999: only a consumer can raise it"
     )
 
 
 def test_as_many_values_as_allowed_are_read() -> None:
     lists = sent(pa.table({"l": [[1, 2, 3], [4], []]}))
-    assert segment(lists, values=5).to_table().num_rows == 3
-    assert refusal(lists, values=4) == (
+    assert segment(lists, max_values=5).to_table().num_rows == 3
+    assert refusal(lists, max_values=4) == (
         "column l.list.element has 5 values; columnar.max.values is 4: only a consumer can raise it"
     )
 
 
 def test_a_footer_as_large_as_allowed_is_read() -> None:
     size = int.from_bytes(NUMBERS.value[-8:-4], "little")
-    assert segment(NUMBERS, footer_bytes=size).to_table().num_rows == 1000
-    assert refusal(NUMBERS, footer_bytes=size - 1) == (
+    assert segment(NUMBERS, max_footer_bytes=size).to_table().num_rows == 1000
+    assert refusal(NUMBERS, max_footer_bytes=size - 1) == (
         f"the footer has {size} bytes; columnar.max.footer.bytes is {size - 1}: "
         "only a consumer can raise it"
     )
@@ -150,8 +150,8 @@ def test_what_decoding_takes_is_known_before(column: pa.Array, options: dict[str
     of = sent(pa.table({"c": column}), **options)
     table = segment(of).to_table()
     assert table.column("c").to_pylist() == column.to_pylist()
-    assert "decoded.bytes" in refusal(of, decoded_bytes=table.nbytes - 1)
-    assert segment(of, decoded_bytes=5 * table.nbytes + 5000).to_table().num_rows == len(column)
+    assert "decoded.bytes" in refusal(of, max_decoded_bytes=table.nbytes - 1)
+    assert segment(of, max_decoded_bytes=5 * table.nbytes + 5000).to_table().num_rows == len(column)
 
 
 TAKES = [
@@ -179,10 +179,10 @@ def test_what_each_type_takes_is_counted(
     plain = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
     pq.write_table(pa.table({"c": column}), sink, **plain | options)
     file = pq.ParquetFile(sink)
-    size = walk(sink.getvalue(), file, DecodeLimits(decoded_bytes=nbytes))
+    size = walk(sink.getvalue(), file, ReadOptions(max_decoded_bytes=nbytes))
     assert (size.nbytes, size.parallel_nbytes) == (nbytes, nbytes)  # one column: no other beside it
     with pytest.raises(SegmentError, match=rf"has {nbytes} bytes; columnar.max.decoded.bytes is"):
-        walk(sink.getvalue(), file, DecodeLimits(decoded_bytes=nbytes - 1))
+        walk(sink.getvalue(), file, ReadOptions(max_decoded_bytes=nbytes - 1))
 
 
 def test_the_bytes_of_an_arrow_schema_are_all_base64() -> None:
@@ -202,7 +202,7 @@ def test_one_long_value_among_many_short_ones_is_no_bomb() -> None:
     """A dictionary's largest value times the rows would be 10 GB; it is 200 KB."""
     table = pa.table({"s": ["short", "also short"] * 5000 + ["x" * MIB]})
     of = sent(table, use_dictionary=True)
-    assert segment(of, decoded_bytes=8 * MIB).to_table().equals(table)
+    assert segment(of, max_decoded_bytes=8 * MIB).to_table().equals(table)
 
 
 def test_dictionaries_are_expanded_to_the_columns_of_the_file() -> None:
@@ -551,11 +551,11 @@ def test_what_arrow_writes_is_read_as_everything_else_is(monkeypatch: pytest.Mon
         patch.setattr(metadata, "_walk_chunk", None)
         patch.setattr(page_header, "_walk_page_header", None)
         fast = list(metadata.row_groups(of.value[end:-8]))
-        walked = walk(of.value, file, DecodeLimits())
+        walked = walk(of.value, file, ReadOptions())
     monkeypatch.setattr(metadata, "ARROW_COLUMN_CHUNK", NOTHING)
     monkeypatch.setattr(page_header, "ARROW_PAGE_HEADER", NOTHING)
     assert list(metadata.row_groups(of.value[end:-8])) == fast
-    assert walk(of.value, file, DecodeLimits()) == walked
+    assert walk(of.value, file, ReadOptions()) == walked
 
 
 def test_both_ways_read_damaged_headers_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from columnar_kafka.columns.kafka_column import (
 )
 from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.older_arrow import VERSION
-from columnar_kafka.config import DecodeLimits
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.native_encoder import native_encoder
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 KAFKA = KafkaColumn(("id", "key", "timestamp", "headers"))
 FOOTER = {"columnar.segment": b"abc-1", "columnar.rows": b"1"}
-LIMITS = DecodeLimits(decoded_bytes=1 << 40, values=1 << 30)
+LIMITS = ReadOptions(max_decoded_bytes=1 << 40, max_values=1 << 30)
 
 
 def plain(value: Any, arrow: pa.DataType) -> Any:

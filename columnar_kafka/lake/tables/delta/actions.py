@@ -30,11 +30,10 @@ def file_actions(
     logged: Mapping[str, LoggedFile],
     replaced: Collection[str],
 ) -> Iterator[JsonObject]:
-    """Yield what adds files, in place of those that are `replaced`; a file may replace itself.
+    """Yield the actions that add files, in place of those `replaced`; a file may replace itself.
 
-    `logged` are the table's files, if there is something to replace. What takes another's place may
-    have been written by anybody. Of values that readers cast to the table's types no bounds are
-    known.
+    `logged` are the table's files, if there is something to replace. A file that replaces another
+    may have been written by anybody. Values that readers cast to the table's types have no bounds.
     """
     columns = snapshot.indexed
     now = int(time.time() * 1000)

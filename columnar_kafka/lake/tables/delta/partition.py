@@ -48,7 +48,8 @@ def _text(value: str, column: str) -> str:
     if len(_folder(column, value).encode()) > _NAME_BYTES:
         raise LakeError(
             f"partition column {column!r}: the folder of {value[:20]!r}… would have a name of more "
-            f"than {_NAME_BYTES} bytes, which no disk has: partition by another column"
+            f"than {_NAME_BYTES} bytes, which file systems do not allow: partition by another "
+            "column"
         )
     return value
 

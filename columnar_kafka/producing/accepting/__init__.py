@@ -1,0 +1,1 @@
+"""Records at the door: checked, encoded, charged and queued in one step."""

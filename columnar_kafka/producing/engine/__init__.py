@@ -1,0 +1,1 @@
+"""Records as columns, with the native core and without it."""

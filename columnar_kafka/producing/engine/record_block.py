@@ -1,0 +1,230 @@
+"""Records as columns: a batch is converted to them, segments are encoded from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+
+from columnar_kafka.columns import compute as pc
+from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.decoded_size import MOST_DECODED, decoded_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from columnar_kafka.columns.kafka_column import RecordHeaders
+    from columnar_kafka.producing.reporting.report import Callback
+    from columnar_kafka.producing.topic_formats import TopicFormat
+
+__all__ = ["Block", "RecordBlock"]
+
+_WINDOW_ROWS: Final = 64
+"""How many neighbouring records are converted together for reports."""
+_POOL: Final = pa.system_memory_pool()
+"""The allocator of blocks, which live long.
+
+In the default pool they would lie between short-lived allocations and keep those pages in use.
+"""
+_METADATA_BYTES: Final = 64  # of a record's time and id, once they are decoded
+_RECORD_BYTES: Final = 16  # the memory of a record beside its columns: its callback and its index
+
+
+class Block(Protocol):
+    """Records of one topic-partition: a segment is encoded from them, and reports read them."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no record has a callback."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Block:
+        """Return the records from `start` to `stop`, not copied."""
+        ...
+
+    def is_decodable(self) -> bool:
+        """Return whether consumers decode the records by default: see `MOST_DECODED`."""
+        ...
+
+    def time_bounds(self) -> tuple[int, int]:
+        """Return the earliest and the latest time of a record, in milliseconds."""
+        ...
+
+    def encode(self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]) -> Any:
+        """Return the records as the bytes of a segment with this id and these key-values."""
+        ...
+
+    def value(self, row: int) -> dict[str, Any]:
+        """Return one record as a dict."""
+        ...
+
+    def key(self, row: int) -> bytes | None:
+        """Return one record's key."""
+        ...
+
+    def timestamp(self, row: int) -> int:
+        """Return one record's time in milliseconds."""
+        ...
+
+    def headers(self, row: int) -> RecordHeaders | None:
+        """Return one record's headers."""
+        ...
+
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        ...
+
+    def is_pinned(self, row: int) -> bool:
+        """Return whether the user has chosen one record's partition."""
+        ...
+
+
+class RecordBlock:
+    """Records as columns of equal length: the user's columns, keys, timestamps and headers.
+
+    Delivery reports read their records from it. Immutable, but for a cache of rows.
+    """
+
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        keys: pa.Array,
+        timestamps: pa.Array,
+        headers: pa.Array,
+        callbacks: Sequence[Callback],
+        pinned: Sequence[bool] = (),
+    ) -> None:
+        """Hold them. `callbacks` may be empty for data with one report for all.
+
+        `pinned` says for which records the user has chosen the partition: for none, if it is empty.
+        """
+        self.columns = columns
+        self.keys = keys
+        self.timestamps = timestamps
+        self._headers = headers
+        self._callbacks = callbacks
+        self._pinned = pinned if any(pinned) else ()
+        self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
+
+    def __len__(self) -> int:
+        rows: int = self.columns.num_rows
+        return rows
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the block, in bytes."""
+        arrays = (self.columns, self.keys, self.timestamps, self._headers)
+        columns: int = sum(each.nbytes for each in arrays)
+        return columns + _RECORD_BYTES * len(self)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no record has a callback."""
+        return all(each is None for each in self._callbacks)
+
+    def callback(self, row: int) -> Callback:
+        """Return one record's callback."""
+        return self._callbacks[row]
+
+    def is_pinned(self, row: int) -> bool:
+        """See `Block.is_pinned`."""
+        return bool(self._pinned) and self._pinned[row]
+
+    @property
+    def header_column(self) -> pa.Array:
+        """The headers as a column."""
+        return self._headers
+
+    @classmethod
+    def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
+        """Return one block with the records of all `blocks`, at least one, in order."""
+        if len(blocks) == 1:
+            return blocks[0]
+        batches = [each.columns for each in blocks]
+        columns = [  # pyarrow up to 18 has no concat_batches
+            pa.concat_arrays([batch.column(i) for batch in batches], _POOL)
+            for i in range(batches[0].num_columns)
+        ]
+        return cls(
+            pa.RecordBatch.from_arrays(columns, schema=batches[0].schema),
+            pa.concat_arrays([each.keys for each in blocks], _POOL),
+            pa.concat_arrays([each.timestamps for each in blocks], _POOL),
+            pa.concat_arrays([each.header_column for each in blocks], _POOL),
+            [callback for each in blocks for callback in each._callbacks],  # noqa: SLF001 - its own class
+            [each.is_pinned(row) for each in blocks for row in range(len(each))]
+            if any(each._pinned for each in blocks)  # noqa: SLF001 - its own class
+            else (),
+        )
+
+    def slice(self, start: int, stop: int) -> RecordBlock:
+        """Return the records from `start` to `stop`, which share this block's memory."""
+        count = stop - start
+        return RecordBlock(
+            self.columns.slice(start, count),
+            self.keys.slice(start, count),
+            self.timestamps.slice(start, count),
+            self._headers.slice(start, count),
+            self._callbacks[start:stop],
+            self._pinned[start:stop],
+        )
+
+    def take(self, rows: Sequence[int]) -> RecordBlock:
+        """Return some of the records, in that order, copied."""
+        indices = pa.array(rows, pa.int64())
+        return RecordBlock(
+            self.columns.take(indices),
+            self.keys.take(indices),
+            self.timestamps.take(indices),
+            self._headers.take(indices),
+            [self._callbacks[row] for row in rows] if self._callbacks else (),
+            [self.is_pinned(row) for row in rows],
+        )
+
+    def is_decodable(self) -> bool:
+        """See `Block.is_decodable`."""
+        arrays = (*self.columns.columns, self.keys, self._headers)
+        decoded = sum(map(decoded_bytes, arrays)) + _METADATA_BYTES * len(self)
+        return decoded <= MOST_DECODED
+
+    def time_bounds(self) -> tuple[int, int]:
+        """Return the earliest and the latest time of a record, in milliseconds."""
+        bounds = pc.min_max(self.timestamps.cast("int64")).as_py()
+        return bounds["min"], bounds["max"]
+
+    def encode(
+        self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]
+    ) -> pa.Buffer:
+        """See `Block.encode`."""
+        columns = topic_format.kafka.append_to(
+            self.columns,
+            segment=segment,
+            timestamps=self.timestamps,
+            keys=self.keys,
+            headers=self._headers,
+        )
+        return topic_format.encoder.encode(columns, footer)
+
+    def value(self, row: int) -> dict[str, Any]:
+        """Return one record as a dict; its neighbours are converted with it, for later reports."""
+        at, rows = self._window
+        start = row - row % _WINDOW_ROWS
+        if at != start:
+            rows = to_rows(self.columns.slice(start, _WINDOW_ROWS))
+            self._window = (start, rows)
+        return rows[row - start]
+
+    def key(self, row: int) -> bytes | None:
+        """Return one record's key."""
+        key: bytes | None = self.keys[row].as_py()
+        return key
+
+    def timestamp(self, row: int) -> int:
+        """Return one record's time in milliseconds."""
+        return int(self.timestamps[row].value)
+
+    def headers(self, row: int) -> RecordHeaders | None:
+        """Return one record's headers."""
+        return kafka_column.read_headers(self._headers.slice(row, 1))[0]

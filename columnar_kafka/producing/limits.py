@@ -1,0 +1,56 @@
+"""How large a topic's segments may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from columnar_kafka.segment.headers import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from columnar_kafka.producing.settings import ProducerConfig
+
+__all__ = ["SegmentLimits"]
+
+
+@dataclass(slots=True)
+class SegmentLimits:
+    """How large a topic's segments may be, in bytes of their value.
+
+    `target` is the size to aim at, `most` the size that client and topic accept, `rows` the largest
+    number of records. The messages that librdkafka has of one partition stay below `window`:
+    librdkafka sends them in batches, the topic's limit is on the batch, and a rejected batch takes
+    all of its messages along. `partitions` is the topic's number of partitions, None while unknown.
+    """
+
+    target: int
+    most: int
+    rows: int
+    window: float = float("inf")
+    partitions: int | None = None
+
+    @classmethod
+    def learn(
+        cls, settings: ProducerConfig, *, max_message_bytes: int | None, partitions: int | None
+    ) -> SegmentLimits:
+        """Return the limits of a topic with this ``max.message.bytes``, None where unknown."""
+        # A segment larger than the quarter of the memory bound for encoded bytes would never fit.
+        most = min(settings.message_max_bytes - HEADER_BYTES, settings.queue_bytes // 4)
+        limits = cls(
+            min(settings.segment_bytes, most), most, settings.segment_rows, partitions=partitions
+        )
+        # librdkafka's batches are never larger than this, which most topics accept.
+        batch_bytes = min(settings.batch_bytes, settings.message_max_bytes)
+        if max_message_bytes is not None:
+            limits.most = min(most, max_message_bytes - HEADER_BYTES)
+            limits.target = min(limits.target, limits.most)
+            if max_message_bytes < batch_bytes:
+                limits.window = max_message_bytes
+        return limits
+
+    def lower(self, most: int) -> None:
+        """Accept at most `most` bytes from now on, in a segment and in a batch of librdkafka's."""
+        if most < self.most:
+            self.most = most
+            self.target = min(self.target, most)
+            self.window = most + HEADER_BYTES

@@ -1,0 +1,1 @@
+"""From acknowledgements to the reports of records."""

@@ -1,0 +1,1 @@
+"""From accepted records to messages that librdkafka has: the sender's thread."""

@@ -1,0 +1,377 @@
+"""The way of sealed batches into librdkafka: in order in each partition, and within its limits.
+
+A topic's limit may be lowered while records are on their way. librdkafka sends several messages as
+one batch, and the limit is on the batch; so when one message is too large, Kafka rejects the whole
+batch. A partition is therefore in one of two states:
+
+- It sends: as many messages are in flight as the topic's window allows.
+- It retries, from when messages come back rejected until each is stored or has failed: one message
+  is in flight at a time, rejected ones first, and those behind them wait. A message that was
+  rejected together with others is sent again alone. One that was rejected alone is cut, and its
+  pieces are sent alone. A single record fails.
+
+In a transaction nothing is sent again. But before anything else is sent, and before a transaction
+is given up, its topic's limits are learned from what was rejected: the next one is cut by them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache, partial
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from columnar_kafka.producing.engine.native import NativeBatch
+from columnar_kafka.producing.engine.pure import Batch
+from columnar_kafka.producing.reporting.in_flight import InFlight
+from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.sending.moved import MovedRecords
+from columnar_kafka.segment.headers import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from columnar_kafka.broker.base import ProducerBroker, TopicLimits
+    from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.reporting.delivery import Delivery
+    from columnar_kafka.producing.reporting.in_flight import Rejected
+    from columnar_kafka.producing.sending.accumulator import Accumulator, Sealed
+    from columnar_kafka.producing.sending.messages import EncodedSegment
+    from columnar_kafka.producing.sending.segmenter import Segmenter
+
+__all__ = ["Dispatcher"]
+
+_FULL_WAIT: Final = 0.02
+"""Seconds until librdkafka is asked again after its queue was full; the user's poll makes room."""
+_CONFIG_TIMEOUT: Final = 1.0
+_TURN_BYTES: Final = 524_288
+"""With so many bytes handed over, the sender looks for other work before it goes on."""
+_BATCHES: Final = (Batch, NativeBatch, MovedRecords)
+
+
+class PartitionQueue:
+    """What waits to be sent to one partition. The sender's thread's."""
+
+    def __init__(self) -> None:
+        self.sealed: deque[Sealed] = deque()
+        self.ready: deque[EncodedSegment | PlainMessage] = deque()  # encoded
+        self.retries: deque[EncodedSegment | PlainMessage] = deque()  # they go before the others
+        self.rejected: deque[Rejected] = deque()  # what their size tells is learned
+        self.in_flight = InFlight()
+        self.muted = False
+        """Whether the message in flight was sent alone: it is a retry, and all others wait."""
+
+    def __bool__(self) -> bool:
+        """Whether anything waits to be handed over."""
+        return bool(
+            self.sealed or self.ready or self.retries or self.rejected or self.in_flight.rejected
+        )
+
+    @property
+    def encoded(self) -> int:
+        """How many messages wait that are encoded, rejected ones too."""
+        rejected = len(self.rejected) + len(self.in_flight.rejected)
+        return len(self.ready) + len(self.retries) + rejected
+
+    def may_send(self, message: EncodedSegment | PlainMessage) -> bool:
+        """Whether librdkafka may be given one more message of this partition; then it has to be."""
+        in_flight = self.in_flight
+        if in_flight.rejected:
+            return False  # they go first
+        if not in_flight:
+            self.muted = bool(self.retries)
+            return True
+        window = message.limits.window
+        return not (self.muted or self.retries) and (
+            window == float("inf") or in_flight.nbytes + message.nbytes <= window
+        )
+
+    def head(self) -> EncodedSegment | PlainMessage | None:
+        """Return the encoded message that goes next."""
+        messages = self.retries or self.ready
+        return messages[0] if messages else None
+
+    def pop(self) -> None:
+        """Remove `head`."""
+        (self.retries or self.ready).popleft()
+
+    def pop_encoded(self) -> Iterator[EncodedSegment | PlainMessage]:
+        """Remove all that is encoded, in order."""
+        while self.retries:
+            yield self.retries.popleft()
+        while self.rejected:
+            rejected = self.rejected.popleft()
+            if not rejected.final:
+                yield rejected.message
+        while self.ready:
+            yield self.ready.popleft()
+
+    def oldest(self) -> float:
+        """Return when the item that goes next was accepted; inf if there is none."""
+        item = self.head() or (self.sealed[0] if self.sealed else None)
+        return float("inf") if item is None else item.accepted_at
+
+
+class Dispatcher:
+    """Owns what is sealed until librdkafka has it. Only the sender's thread calls it.
+
+    `waiting` and `topics` are for any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: ProducerBroker,
+        accumulator: Accumulator,
+        segmenter: Segmenter,
+        delivery: Delivery,
+        queue: RecordQueue,
+        message_timeout: float,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """Send to `broker`."""
+        self.broker = broker
+        self._accumulator = accumulator
+        self._segmenter = segmenter
+        self._delivery = delivery
+        self._queue = queue
+        self._message_timeout = message_timeout
+        self._wall_ms = wall_ms
+        self._partitions: dict[tuple[str, int], PartitionQueue] = {}
+        self._busy: dict[PartitionQueue, None] = {}  # those with something to send, in order
+
+    def waiting(self) -> tuple[int, int]:
+        """Return how much waits, sealed and encoded."""
+        partitions = list(self._partitions.values())
+        sealed = sum(len(partition.sealed) for partition in partitions)
+        return sealed, sum(partition.encoded for partition in partitions)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits to be sent, or was rejected. For any thread."""
+        return bool(self._busy or self._delivery.rejecting)
+
+    def topics(self) -> set[str]:
+        """Return the topics of messages that wait or are in flight."""
+        partitions = list(self._partitions.items())
+        return {topic for (topic, _), partition in partitions if partition or partition.in_flight}
+
+    def line_up(self, item: Sealed) -> None:
+        """Take over what is sealed, behind all that was before."""
+        topic = item.topic if isinstance(item, PlainMessage) else item.topic_format.topic
+        place = topic, item.partition
+        partition = self._partitions.get(place)
+        if partition is None:
+            self._partitions[place] = partition = PartitionQueue()
+        self._busy[partition] = None
+        partition.sealed.append(item)
+
+    def purge(self, error: KafkaError) -> None:
+        """Fail all that waits: rejected, encoded and sealed."""
+        self._take_rejected()  # so that the next transaction fits
+        for partition in self._partitions.values():
+            for message in partition.pop_encoded():
+                self._delivery.message_failed(message, error)
+            while partition.sealed:
+                self._give_up(partition.sealed[0], error)
+                partition.sealed.popleft()
+        self._busy.clear()
+
+    def _give_up(self, item: Sealed, error: KafkaError) -> None:
+        if isinstance(item, _BATCHES):
+            for segment in self._segmenter.unsent(item):
+                self._delivery.message_failed(segment, error)
+        else:
+            self._delivery.never_batched(item, error)
+
+    def send_all(self, now: float) -> float:
+        """Hand over messages, of each partition in turn; return in how many seconds to do it again.
+
+        Large ones are handed over one of each partition, small ones some. An exception that one
+        partition raises keeps no other waiting, and is raised then.
+        """
+        self._take_rejected()
+        handed = 0
+        while self._busy:
+            before, failure = handed, None
+            try:
+                for partition in list(self._busy):
+                    try:
+                        handed += self._send_one(partition, now)
+                    except BufferError:
+                        raise
+                    except Exception as error:  # noqa: BLE001 - see above
+                        failure = error
+            except BufferError:
+                return _FULL_WAIT
+            if failure is not None:
+                raise failure
+            if handed == before:
+                break
+            if handed >= _TURN_BYTES:
+                return 0.0
+        oldest = min((partition.oldest() for partition in self._busy), default=float("inf"))
+        return oldest + self._message_timeout - now
+
+    def _send_one(self, partition: PartitionQueue, now: float) -> int:
+        """Hand one message of a partition over, or fail it for good; return its bytes, at least 1.
+
+        0: it has to wait.
+
+        Raises:
+            BufferError: librdkafka's queue is full.
+        """
+        message = self._next(partition, now)
+        if message is None:
+            if not partition:
+                del self._busy[partition]
+            return 0
+        if message.accepted_at + self._message_timeout <= now:
+            error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
+        elif partition.may_send(message):
+            error = self._try_send(partition, message)
+        else:
+            return 0
+        nbytes = max(1, message.encoded_bytes)
+        if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
+            self._move(message, error)
+        elif error is not None:
+            self._delivery.message_failed(message, error)
+        partition.pop()
+        if not partition:
+            del self._busy[partition]
+        return nbytes
+
+    def _next(self, partition: PartitionQueue, now: float) -> EncodedSegment | PlainMessage | None:
+        """Return a partition's next message, encoded if there is memory for it, or None."""
+        while partition.rejected:
+            self._retry(partition, partition.rejected[0])
+            partition.rejected.popleft()
+        while (message := partition.head()) is None and partition.sealed:
+            item = partition.sealed[0]
+            if item.accepted_at + self._message_timeout <= now:
+                self._give_up(item, KafkaError(KafkaError._MSG_TIMED_OUT))
+                partition.sealed.popleft()
+                continue
+            if not self._queue.may_encode:
+                return None  # until something is acknowledged
+            if isinstance(item, PlainMessage):
+                item.encoded_bytes = item.nbytes  # librdkafka's copy
+                self._queue.charge_encoded(item.encoded_bytes)
+                partition.ready.append(item)
+            elif isinstance(item, _BATCHES):
+                partition.ready.extend([*self._segmenter.encode(item)])  # all, or none yet
+            else:
+                partition.ready.extend(self._segmenter.encode_some(item))
+                if len(item):
+                    continue
+            partition.sealed.popleft()  # last: what fails is tried again
+        return message
+
+    # --- what Kafka has rejected ----------------------------------------------------------------
+
+    def _take_rejected(self) -> None:
+        """Take over what Kafka has rejected, and learn from it; asks Kafka once for each topic."""
+        told = cache(lambda topic: self.broker.limits(topic, _CONFIG_TIMEOUT))
+        while self._delivery.rejecting:
+            in_flight, _ = self._delivery.rejecting.popitem()
+            if not in_flight.rejected:
+                continue
+            message = in_flight.rejected[0].message
+            partition = self._partitions[message.topic, message.partition]
+            self._busy[partition] = None
+            while in_flight.rejected:
+                partition.rejected.append(in_flight.rejected.popleft())
+            self._learn_limits(partition.rejected, told)
+
+    def _learn_limits(
+        self, rejected: Iterable[Rejected], told: Callable[[str], TopicLimits]
+    ) -> None:
+        """Learn from what Kafka rejected how much it accepts, or that its partition is gone."""
+        telling = []
+        for each in rejected:
+            if each.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                self._accumulator.look_up_soon(each.message.topic)
+            elif each.final or not each.alone:
+                telling.append(each)
+        if not telling:
+            return
+        largest = max(telling, key=lambda each: each.message.nbytes)
+        limits = largest.message.limits
+        config = told(largest.message.topic)
+        if config.max_message_bytes is not None:
+            limits.lower(config.max_message_bytes - HEADER_BYTES)
+        elif largest.final:
+            # Kafka does not tell. Each try costs the user a transaction: let there be few.
+            limits.lower((largest.message.nbytes - HEADER_BYTES) // 2)
+
+    def _retry(self, partition: PartitionQueue, rejected: Rejected) -> None:
+        message, limits = rejected.message, rejected.message.limits
+        if rejected.final:
+            return
+        if rejected.error.code() == KafkaError._UNKNOWN_PARTITION:
+            self._move(message, rejected.error)
+        elif not rejected.alone and message.nbytes <= limits.most + HEADER_BYTES:
+            partition.retries.append(message)
+        elif isinstance(message, PlainMessage) or len(message.block) == 1:
+            self._delivery.message_failed(message, rejected.error, rejected.source)
+        else:
+            limits.lower(len(message.data) - 1)  # at least that, whatever Kafka tells
+            pieces = self._segmenter.halve(message)
+            if rejected.alone:  # before the messages that were rejected with it
+                partition.retries.extendleft(reversed(list(pieces)))
+            else:
+                partition.retries.extend(pieces)
+
+    def _move(self, message: EncodedSegment | PlainMessage, error: KafkaError) -> None:
+        """Have records wait for another partition, as theirs is gone; or fail: see `moved`."""
+        moved: PlainMessage | MovedRecords | None = None
+        if not isinstance(message, PlainMessage):
+            moved = self._segmenter.moved(message, error)
+        elif message.pinned:
+            self._delivery.message_failed(message, error)
+        else:
+            self._queue.release_encoded(message)
+            message.partition, moved = -1, message
+        if moved is None:
+            self._accumulator.look_up_soon(message.topic)
+        else:
+            self._accumulator.move(moved)
+
+    # --- librdkafka -----------------------------------------------------------------------------
+
+    def _try_send(
+        self, partition: PartitionQueue, message: EncodedSegment | PlainMessage
+    ) -> KafkaError | None:
+        """Hand a message over; return why it can never be sent, or None."""
+        send, in_flight = self._sending(message), partition.in_flight
+        try:
+            self._delivery.hand_over(in_flight, message, send, alone=partition.muted)
+        except BufferError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
+            if not isinstance(error, KafkaException):
+                return KafkaError(KafkaError._FAIL, repr(error))
+            reason: KafkaError = error.args[0]
+            self._delivery.fatal = self._delivery.fatal or reason.code() == KafkaError._FATAL
+            return reason
+        return None
+
+    def _sending(self, message: EncodedSegment | PlainMessage) -> Callable[..., None]:
+        """Return the call that gives a message to librdkafka."""
+        if isinstance(message, PlainMessage):
+            value, key, timestamp = message.value, message.key, message.timestamp
+        else:
+            value, key = message.data, None
+            # Retention works on it; a record from the future must not get its neighbours refused.
+            timestamp = max(1, min(message.latest, self._wall_ms()))
+        return partial(
+            self.broker.send,
+            message.topic,
+            message.partition,
+            value,
+            key=key,
+            headers=message.headers,
+            timestamp=timestamp,
+        )
