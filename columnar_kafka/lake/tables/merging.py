@@ -25,6 +25,7 @@ from columnar_kafka.lake.plan import Admission
 from columnar_kafka.lake.stitching.file_metadata import file_messages, file_metadata
 from columnar_kafka.lake.stitching.stitch import Stitcher
 from columnar_kafka.lake.tables.commit import commit_admission
+from columnar_kafka.lake.tables.files import writing
 from columnar_kafka.segment.encoder import columns_with_nan
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def merge_runs(
 
     try:
         for run in runs:
-            if (file := stage(run)) is not None:
+            if (file := _staged(target, run, stage)) is not None:
                 replaced[file.path] = [path for path, _ in run]
                 merged.append(file)
     except BaseException:
@@ -169,6 +170,17 @@ def merge_runs(
         target.remove(_new(merged, replaced))
         raise
     return sum(len(old) - 1 for old in replaced.values())
+
+
+def _staged(
+    target: CommitTarget[State], run: Run, stage: Callable[[Run], StagedFile | None]
+) -> StagedFile | None:
+    """Stage the file of a run; have errors name the table."""
+    try:
+        with writing(f"{target}: {run[0][0]}"):
+            return stage(run)
+    except LakeError as error:
+        raise LakeError(f"{target}: {error}") from error
 
 
 def _new(merged: Iterable[StagedFile], replaced: Mapping[str, Collection[str]]) -> list[StagedFile]:
