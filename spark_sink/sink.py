@@ -28,7 +28,6 @@ from columnar_kafka.lake.aside.set_aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
 from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import (
-    LakeTable,
     SourceMessage,
     StageResult,
     TopicGeneration,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.aside.decoding import PlainFormat
     from columnar_kafka.lake.aside.rules import Rules
+    from columnar_kafka.lake.tables.base import LakeTable
     from spark_sink.planning import OffsetRange
 
 __all__ = ["LakeSink"]

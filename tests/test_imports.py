@@ -70,7 +70,7 @@ FILES = {
         __init__  model  arrow_types  partition  plan
         stitching  stitching.file_metadata  stitching.row_groups  stitching.parquet_footer
         stitching.stitch
-        tables  tables.commit  tables.files  tables.local_files  tables.object_files
+        tables  tables.base  tables.files  tables.local_files  tables.object_files
         tables.merging  tables.bounds  tables.commit_record  tables.fence_reset
         tables.directory  tables.directory.commit_log  tables.directory.table
         tables.delta  tables.delta.schema  tables.delta.statistics  tables.delta.partition

@@ -45,12 +45,13 @@ def compact(
     list its files, and would miss some: it needs --offline.
     """
     options = table_options(table_format, catalog, storage)
-    if table_format == "parquet" and not offline:
-        raise typer.BadParameter(
-            "readers that list the directory meanwhile would miss rows: stop them, and set it",
-            param_hint="--offline",
-        )
     with failures():
-        result = open_table(table_format, table, **options).compact(file_bytes)
+        opened = open_table(table_format, table, **options)
+        if opened.is_listed and not offline:
+            raise typer.BadParameter(
+                "readers that list the directory meanwhile would miss rows: stop them, and set it",
+                param_hint="--offline",
+            )
+        result = opened.compact(file_bytes)
     text = f"{result.files_before:,} files before, {result.files:,} now"
     typer.echo(json.dumps(asdict(result)) if as_json else text)

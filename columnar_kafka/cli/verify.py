@@ -64,10 +64,9 @@ def verify(
     options = table_options(table_format, catalog, storage)
     config = read_client_config(bootstrap_servers, client_file, client)
     decoding = read_decoding(plain_format, plain_schema, plain_schema_id)
-    if table_format != "parquet":
-        options["reland"] = True  # after a restore: up to the fences that it brought back
     with failures():
-        opened = open_table(table_format, table, **options)
+        # After a restore: up to the fences that it brought back.
+        opened = open_table(table_format, table, **options).relanding()
         letters = None
         if dead_letters is not None:
             letters = open_dead_letters(dead_letters, storage=options["storage"])

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.aside.decoding import Decoding
     from columnar_kafka.lake.aside.rules import Plain
-    from columnar_kafka.lake.model import LakeTable
     from columnar_kafka.lake.partition import Straddle
+    from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.lake.tables.directory.table import ParquetDirectory
     from columnar_kafka.segment.verification import Verification
 
