@@ -11,7 +11,7 @@ import gc
 import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from columnar_kafka.lake.aside.decoding import PlainFormat
     from columnar_kafka.lake.aside.rules import Rules
     from columnar_kafka.lake.tables.base import LakeTable
     from spark_sink.planning import OffsetRange
@@ -464,7 +463,7 @@ def _decoding(options: Mapping[str, str]) -> Decoding | None:
     if number is not None and not number.isdecimal():
         raise ConfigError(f'option "{_PLAIN}schema.id" is {number!r}: it must be a number')
     return Decoding(
-        cast("PlainFormat", opts.required(options, f"{_PLAIN}format", "json")),
+        opts.required(options, f"{_PLAIN}format", "json"),
         opts.required(options, f"{_PLAIN}schema", '{"type": "record", …}'),
         None if number is None else int(number),
     )

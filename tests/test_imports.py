@@ -83,7 +83,7 @@ FILES = {
         audit  audit.landed_rows  audit.rows_by_id  audit.audit
         formats
     """,
-    "plain": "base  avro  json  ipc  json_rows  rows  __init__",
+    "plain": "__init__  base  avro  json  ipc  rows  avro_rows  json_rows  row_formats",
     "broker": "__init__  client_classes  watermarks  base  confluent",
     "producing": """
         __init__  partitioner  settings  limits  locks  accepting
@@ -149,7 +149,8 @@ LATE = LAZY | {
     "spark_sink.source",
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
-    "lake.aside.decoding",  # few landings decode plain messages
+    "plain",  # also
+    "plain.row_formats",  # few landings decode plain messages
     "cli",  # the extra may not be installed
     "cli.demo",  # it brings pandas, Spark and matplotlib
     "local.java",  # the embedded Kafka does without what the others need
