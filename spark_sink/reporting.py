@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from columnar_kafka.lake.model import CommitResult
-    from spark_sink.planning import OffsetRange
+    from spark_sink.reading.planning import OffsetRange
 
 __all__ = ["commit_line", "log_line"]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.aside.rules import Rules
     from columnar_kafka.lake.tables.base import LakeTable
-    from spark_sink.planning import OffsetRange
+    from spark_sink.reading.planning import OffsetRange
 
 __all__ = ["LakeSink"]
 
@@ -221,7 +221,7 @@ class _LakeWriter:
         settings = self._settings
         if settings.ranges:
             # Only these rows need a client; another task's worker starts without it.
-            ranges = import_module("spark_sink.ranges")
+            ranges = import_module("spark_sink.landing.ranges")
             found = ranges.ranges_of(iterator)
             staged = ranges.stage_ranges(
                 found,
@@ -265,10 +265,10 @@ class _LakeWriter:
         # Only the driver needs these clients; a task's worker starts without them.
         if settings.ranges:
             if settings.generation is None:
-                module = import_module("spark_sink.ranges")
+                module = import_module("spark_sink.landing.ranges")
                 module.refuse_other_topics(settings.config, ranges)
         elif "bootstrap.servers" in settings.config and not settings.allow_gaps:
-            gaps = import_module("spark_sink.gaps")
+            gaps = import_module("spark_sink.landing.gaps")
             gaps.refuse_gaps(settings.config, self._table.fences(), staged)
 
     def _give_up(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -24,9 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from columnar_kafka.errors import ColumnarError, ConfigError
-from spark_sink import planning
 from spark_sink.columns import MESSAGE, RANGE
-from spark_sink.lookup import Lookup
 from spark_sink.older_spark import (
     HAS_LIMITS,
     ReadAllAvailable,
@@ -36,9 +34,11 @@ from spark_sink.older_spark import (
     arrow_schema,
 )
 from spark_sink.options import HiddenOptions
-from spark_sink.planning import OffsetRange, Offsets
-from spark_sink.reading import gathered, message_batch, read
-from spark_sink.source_options import SourceMode, SourceOptions, partition_name
+from spark_sink.reading import planning
+from spark_sink.reading.lookup import Lookup
+from spark_sink.reading.planning import OffsetRange, Offsets
+from spark_sink.reading.reading import gathered, message_batch, read
+from spark_sink.reading.source_options import SourceMode, SourceOptions, partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +149,7 @@ def _refuse_limits(options: Mapping[str, str]) -> None:
 
 def _records() -> Any:
     """Return the module of mode ``records``, which other modes need not import in each worker."""
-    return import_module("spark_sink.records")
+    return import_module("spark_sink.reading.records")
 
 
 class _RangeReader:

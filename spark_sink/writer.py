@@ -35,9 +35,9 @@ from spark_sink import options as opts
 from spark_sink.client_cache import cached_client
 from spark_sink.epochs import Epoch, EpochMarks
 from spark_sink.older_spark import DataSourceStreamArrowWriter, arrow_schema
-from spark_sink.records import newest_segments, user_columns
+from spark_sink.reading.records import newest_segments, user_columns
+from spark_sink.reading.source_options import SourceOptions
 from spark_sink.reporting import log_line
-from spark_sink.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -26,8 +26,8 @@ from confluent_kafka import TopicPartition
 from segments import headers_of
 
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import SegmentHeader

@@ -27,10 +27,10 @@ from segments import headers_of
 
 from columnar_kafka import Segment
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.columns.arrow_input import conform
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.from_arrow.arrow_input import conform
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.older_arrow import VERSION
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.lake.stitching.stitch import stitch
 from columnar_kafka.schema import RecordSchema, fingerprint

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing.accepting.arguments import encode_headers
 from columnar_kafka.producing.accepting.record_queue import RecordQueue

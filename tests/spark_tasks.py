@@ -11,7 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import spark_sink
 from columnar_kafka import Producer
-from spark_sink import reading, writer
+from spark_sink import writer
+from spark_sink.reading import reading
 
 if TYPE_CHECKING:
     from columnar_kafka.local import LocalKafka

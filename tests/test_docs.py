@@ -105,7 +105,7 @@ def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
 
 
 def test_the_readmes_error_is_the_one_that_users_see() -> None:
-    from columnar_kafka.columns.rows_to_columns import RowColumns  # noqa: PLC0415
+    from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns  # noqa: PLC0415
     from columnar_kafka.errors import RowError  # noqa: PLC0415
     from columnar_kafka.schema import RecordSchema  # noqa: PLC0415
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOMS = """
-native  errors  interruptions  position  config  schema  columns  segment  plain  lake
-message  offsets  deadline  lifecycle  broker
+native  errors  runtime  position  config  schema  columns  segment  plain  lake
+message  offsets  broker
 producing  consuming
 ingest
 serializing  __init__
@@ -49,14 +49,18 @@ spark_sink  local  demo  cli
 
 FILES = {
     "native": "_core  __init__",
+    "runtime": "__init__  interruptions  deadline  lifecycle",
     "schema": """
         flatbuffer  families  canonical  arrow  avro_default  avro_names  avro  base  growth
         __init__
     """,
     "columns": """
-        __init__  compute  older_arrow  protocol  range_checks  accepted_types  layouts
-         decoded_size  native_format  columns_to_rows  row_objects  compiled_copying
-        converters  copying  taken_values  kafka_column  rows_to_columns  chunked  cast  arrow_input
+        __init__  compute  older_arrow  range_checks  layouts  decoded_size  native_format
+        columns_to_rows  kafka_column
+        from_rows  from_rows.protocol  from_rows.accepted_types  from_rows.row_objects
+        from_rows.compiled_copying  from_rows.converters  from_rows.copying
+        from_rows.taken_values  from_rows.rows_to_columns
+        from_arrow  from_arrow.chunked  from_arrow.cast  from_arrow.arrow_input
     """,
     "segment": """
         __init__  pyarrow_parquet  headers
@@ -97,12 +101,13 @@ FILES = {
         transaction  pipeline  shutdown  above_tracer  producer
     """,
     "consuming": """
-        __init__  settings  record  offset_store  lag  turn
-        kafka_message  open_segment  handout  start_positions  fetch_buffer  poller  feed
-        time_lookup  callback_errors  commits  group_membership
+        __init__  settings
+        feed  feed.turn  feed.kafka_message  feed.record  feed.open_segment  feed.handout
+        feed.offset_store  feed.start_positions  feed.fetch_buffer  feed.poller  feed.feed
+        group  group.callback_errors  group.commits  group.membership
         arrow  arrow.projection  arrow.pruning  arrow.table_builder  arrow.rows_ahead
         arrow.table_feed  arrow.batch_reader  arrow_output
-        positions  assembly  lazy_assembly  consumer  share
+        lag  time_lookup  positions  assembly  lazy_assembly  consumer  share
     """,
     "ingest": """
         topic_id  group  oauth  settings  reader  ingestor  service  health  fencing  audit
@@ -117,15 +122,18 @@ FILES = {
         client  producer  consumer  kafka  __init__
     """,
     "spark_sink": """
-        starting  java_keys  columns  older_spark  options  hadoop_keys  source_options  planning
-        lookup  client_cache  reading  records  reporting  epochs  writer  source  gaps  ranges
-        sink  __init__
+        starting  java_keys  columns  older_spark  options  hadoop_keys  client_cache
+        reading  reading.source_options  reading.planning  reading.lookup  reading.reading
+        reading.records
+        reporting  epochs  writer  source
+        landing  landing.gaps  landing.ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
-        __init__  compare  flights  records  figures  chart  report  screen
-        formats  send  consume  produce  rivals  servers  story  sweep
-        lake  with_spark  without_spark  land  run
+        __init__  compare  flights  records  figures  page  page.chart  page.report  screen
+        servers  sending  sending.formats  sending.send  sending.produce  sending.rivals
+        sending.sweep  consume  story
+        landing  landing.lake  landing.with_spark  landing.without_spark  landing.land  run
     """,
     "cli": """
         outcome  options  demo  ingest  fence  verify  replay  compact  repair  commands
@@ -157,7 +165,7 @@ LATE = LAZY | {
 }
 """The modules that import others by name, when they need them; docs/design.md lists them too."""
 
-ENTRIES = 26
+ENTRIES = 24
 """The bound on the entries of `ls columnar_kafka`."""
 ARROWS = 110
 """The bound on pairs of rooms of which the first imports the second; 226 before the rooms."""
@@ -493,7 +501,7 @@ SAMPLE = """
 from typing import TYPE_CHECKING
 import confluent_kafka
 if TYPE_CHECKING:
-    from columnar_kafka.consuming import feed
+    from columnar_kafka.consuming.feed import feed
 def late():
     from columnar_kafka.segment.headers import parse_headers
 class C:
@@ -505,14 +513,14 @@ class C:
 def test_hidden_imports_and_those_for_type_checkers_are_seen() -> None:
     found = [(name, each.hidden) for name, each in first_party(imports(ast.parse(SAMPLE)))]
     assert found == [
-        ("columnar_kafka.consuming.feed", False),
+        ("columnar_kafka.consuming.feed.feed", False),
         ("columnar_kafka.segment.headers", True),
         ("columnar_kafka.producing.sending.sender", True),
     ]
 
 
 def test_names_used_through_the_module_are_seen() -> None:
-    assert {"Message", "KafkaError"} <= confluent("columnar_kafka.consuming.feed")
+    assert {"Message", "KafkaError"} <= confluent("columnar_kafka.consuming.feed.feed")
     assert "Producer" in confluent("columnar_kafka.broker.client_classes")
     assert "admin.AdminClient" in confluent("columnar_kafka.broker.confluent")
 

@@ -166,7 +166,7 @@ before = set(sys.modules)
 from columnar_kafka import Consumer, Producer
 later = {"fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset",
          "pyarrow.json", "confluent_kafka.admin", "pathlib", "zoneinfo",
-         "columnar_kafka.plain", "columnar_kafka.consuming.feed", "columnar_kafka.lake"}
+         "columnar_kafka.plain", "columnar_kafka.consuming.feed.feed", "columnar_kafka.lake"}
 print(sorted(later & (set(sys.modules) - before)))
 Consumer({"group.id": "g", "bootstrap.servers": "none:1"}).close()
 Producer({"bootstrap.servers": "none:1"})

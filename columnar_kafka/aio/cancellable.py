@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.consuming.consumer import Consumer
-from columnar_kafka.consuming.feed import never_cancelled
+from columnar_kafka.consuming.feed.feed import never_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
-    from columnar_kafka.consuming.feed import Cancelled
+    from columnar_kafka.consuming.feed.feed import Cancelled
 
 __all__ = ["STEP", "CancellableConsumer"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.aio.undelivered import Take
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
-    from columnar_kafka.consuming.feed import Cancelled
+    from columnar_kafka.consuming.feed.feed import Cancelled
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.errors import SchemaError
     from columnar_kafka.segment.segment import Segment

@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import lifecycle
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from columnar_kafka import lifecycle
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
@@ -18,6 +17,7 @@ from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.accepting.arguments import first_given
 from columnar_kafka.producing.producer import Producer
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     import concurrent.futures

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
-from columnar_kafka.deadline import deadline_after
+from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from columnar_kafka.aio.cancellable import CancellableConsumer
-    from columnar_kafka.consuming.feed import Cancelled
+    from columnar_kafka.consuming.feed.feed import Cancelled
 
 __all__ = ["Take", "Undelivered"]
 

@@ -12,8 +12,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.offsets import Partition, key_of
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ import pyarrow as pa
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import as_lists
 from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
-from columnar_kafka.interruptions import raise_if_once
+from columnar_kafka.runtime.interruptions import raise_if_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

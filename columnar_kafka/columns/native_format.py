@@ -12,7 +12,7 @@ import pyarrow as pa
 from columnar_kafka import native
 from columnar_kafka.columns.decoded_size import MOST_DECODED, written_sizes
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_keys
-from columnar_kafka.interruptions import raise_if_once
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.consuming.arrow.batch_reader import stream
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
-from columnar_kafka.consuming.feed import never_cancelled
-from columnar_kafka.consuming.group_membership import Phase
-from columnar_kafka.deadline import deadline_after, seconds_left
+from columnar_kafka.consuming.feed.feed import never_cancelled
+from columnar_kafka.consuming.group.membership import Phase
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.offsets import Partition, key_of
 from columnar_kafka.plain.base import Formats
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from columnar_kafka.config import ReadOptions
     from columnar_kafka.consuming.arrow.batch_reader import OnError, OnSchemaChange
     from columnar_kafka.consuming.arrow.table_feed import FoundTable
-    from columnar_kafka.consuming.feed import Cancelled, Feed
-    from columnar_kafka.consuming.group_membership import GroupMembership
+    from columnar_kafka.consuming.feed.feed import Cancelled, Feed
+    from columnar_kafka.consuming.group.membership import GroupMembership
 
 __all__ = ["ArrowOutput"]
 

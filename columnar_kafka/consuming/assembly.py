@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.consuming.arrow_output import ArrowOutput
-from columnar_kafka.consuming.commits import Commits
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.group_membership import GroupMembership
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
+from columnar_kafka.consuming.group.commits import Commits
+from columnar_kafka.consuming.group.membership import GroupMembership
 from columnar_kafka.consuming.positions import Positions
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.isolated import IsolatedDecoder
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.broker.client_classes import StockConsumer
-    from columnar_kafka.consuming.callback_errors import CallbackErrors
+    from columnar_kafka.consuming.group.callback_errors import CallbackErrors
     from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
     from columnar_kafka.segment.decoder import Decoder
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
-from columnar_kafka import lifecycle
 from columnar_kafka.broker.client_classes import StockConsumer, traced
 from columnar_kafka.broker.confluent import ConfluentConsumer
 from columnar_kafka.config import Arguments
 from columnar_kafka.consuming import lazy_assembly as lazy
-from columnar_kafka.consuming.callback_errors import CallbackErrors
-from columnar_kafka.consuming.group_membership import end_unclosed
+from columnar_kafka.consuming.group.callback_errors import CallbackErrors
+from columnar_kafka.consuming.group.membership import end_unclosed
 from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
 from columnar_kafka.errors import ConfigError, ForkError
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.consuming.arrow_output import ArrowOutput
-    from columnar_kafka.consuming.commits import Commits
-    from columnar_kafka.consuming.feed import Feed
-    from columnar_kafka.consuming.group_membership import GroupMembership
+    from columnar_kafka.consuming.feed.feed import Feed
+    from columnar_kafka.consuming.group.commits import Commits
+    from columnar_kafka.consuming.group.membership import GroupMembership
     from columnar_kafka.consuming.lag import Lag
     from columnar_kafka.consuming.positions import Positions
     from columnar_kafka.errors import SchemaError

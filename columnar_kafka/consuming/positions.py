@@ -10,15 +10,15 @@ from confluent_kafka import OFFSET_INVALID, TopicPartition
 from columnar_kafka import position
 from columnar_kafka.consuming.lag import Lag, Seen, lag_of
 from columnar_kafka.consuming.time_lookup import first_records
-from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.offsets import GroupMetadata, Partition, key_of, to_positions
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.broker.client_classes import StockConsumer
-    from columnar_kafka.consuming.feed import Feed
+    from columnar_kafka.consuming.feed.feed import Feed
 
 __all__ = ["Positions"]
 

@@ -12,20 +12,12 @@ from typing import TYPE_CHECKING, Final
 import confluent_kafka
 
 import columnar_kafka
-from columnar_kafka.demo import (
-    compare,
-    consume,
-    flights,
-    formats,
-    records,
-    report,
-    rivals,
-    servers,
-    sweep,
-)
+from columnar_kafka.demo import compare, consume, flights, records, servers
 from columnar_kafka.demo.figures import Results, Stage
-from columnar_kafka.demo.land import land
+from columnar_kafka.demo.landing.land import land
+from columnar_kafka.demo.page import report
 from columnar_kafka.demo.screen import Clock
+from columnar_kafka.demo.sending import formats, rivals, sweep
 from columnar_kafka.demo.story import Story
 from columnar_kafka.local import find_java
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from columnar_kafka.demo.figures import Stage
-from columnar_kafka.demo.produce import produce
 from columnar_kafka.demo.screen import Clock
+from columnar_kafka.demo.sending.produce import produce
 
 if TYPE_CHECKING:
     from columnar_kafka.demo.figures import Results

@@ -13,8 +13,8 @@ import pyarrow as pa
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import fill_hidden_nulls
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.plain.base import check_column_names
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.avro import record_of_list
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SegmentError
-from columnar_kafka.interruptions import raise_if_once
 from columnar_kafka.plain.base import check_column_names
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.flatbuffer import (
     BATCH,
     DICTIONARY,

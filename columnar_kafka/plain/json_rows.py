@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
-from columnar_kafka.columns.accepted_types import show
-from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS, RowColumns
+from columnar_kafka.columns.from_rows.accepted_types import show
+from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS, RowColumns
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.rows import PlainRows
 from columnar_kafka.schema.families import family

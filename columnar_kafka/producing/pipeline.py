@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from columnar_kafka.broker.base import ProducerBroker
-    from columnar_kafka.columns.arrow_input import ArrowRows
+    from columnar_kafka.columns.from_arrow.arrow_input import ArrowRows
     from columnar_kafka.native import _core as core
     from columnar_kafka.native._core import OpenBatches
     from columnar_kafka.producing.engine.pure import AcceptedRecord, Metadata

@@ -7,12 +7,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from columnar_kafka import lifecycle, native
+from columnar_kafka import native
 from columnar_kafka.broker.client_classes import StockProducer, traced
 from columnar_kafka.broker.confluent import ConfluentProducer
-from columnar_kafka.columns.arrow_input import conform
+from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.config import Arguments
-from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import ConfigError, ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
 from columnar_kafka.producing.above_tracer import AboveTracer
@@ -28,6 +27,8 @@ from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.pipeline import NoPipeline, Pipeline
 from columnar_kafka.producing.settings import ProducerConfig
 from columnar_kafka.producing.shutdown import LONGEST_STEP, Shutdown
+from columnar_kafka.runtime import lifecycle
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable

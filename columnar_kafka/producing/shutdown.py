@@ -7,8 +7,8 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import lifecycle
 from columnar_kafka.errors import ForkError
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

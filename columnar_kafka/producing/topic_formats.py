@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.columns.native_format import row_format
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.producing.limits import SegmentLimits
 from columnar_kafka.schema import check_growth, fingerprint
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.broker.base import TopicLimits
-    from columnar_kafka.columns.protocol import Columns
+    from columnar_kafka.columns.from_rows.protocol import Columns
     from columnar_kafka.native._core import Encoder as NativeEncoder
     from columnar_kafka.native._core import RowFormat
     from columnar_kafka.producing.settings import ProducerConfig

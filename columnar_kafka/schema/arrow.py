@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.interruptions import raise_if_once
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.schema.families import NESTED, family
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.interruptions import raise_if_once
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.arrow import MAX_NESTING
 from columnar_kafka.schema.avro_default import is_decimal, read_default
 from columnar_kafka.schema.avro_names import RECORDS, check_names, inlined, one_record

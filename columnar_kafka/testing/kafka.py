@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka import lifecycle
 from columnar_kafka.config import Arguments
 from columnar_kafka.consuming.consumer import Consumer
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.errors import ForkError
 from columnar_kafka.producing.producer import Producer
+from columnar_kafka.runtime import lifecycle
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka
 from columnar_kafka.testing.memory.cluster import Fault

@@ -366,7 +366,7 @@ def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
 @EACH_PROTOCOL
 def test_closing_leaves_the_group(make, capfd, monkeypatch, protocol: str) -> None:
     """Ours unsubscribes first; closed before that is done, librdkafka would forget to leave."""
-    monkeypatch.setattr(columnar_kafka.consuming.group_membership, "_LEAVE_POLL", 0.0001)
+    monkeypatch.setattr(columnar_kafka.consuming.group.membership, "_LEAVE_POLL", 0.0001)
     topic = topic_of(make, 2, partitions=8)
     consumer = make(debug="cgrp", **PROTOCOLS[protocol])
     consumer.subscribe([topic])

@@ -25,7 +25,7 @@ from neutral import plain_rows  # noqa: E402 - beside this file
 
 from columnar_kafka import native  # noqa: E402
 from columnar_kafka.columns import kafka_column  # noqa: E402
-from columnar_kafka.columns.rows_to_columns import RowColumns  # noqa: E402
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns  # noqa: E402
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint  # noqa: E402
 from columnar_kafka.segment.encoder import ParquetEncoder  # noqa: E402
 from columnar_kafka.segment.headers import SegmentHeader, parse_headers, with_checksum  # noqa: E402

@@ -26,7 +26,8 @@ consume.read_back = fail
 # The consumer reads a record less, and polars sees one twice.
 TAMPER = """
 import pyarrow as pa
-from columnar_kafka.demo import consume, lake
+from columnar_kafka.demo import consume
+from columnar_kafka.demo.landing import lake
 consumed, polars_sees = consume.read_back, lake.by_polars
 def less(*args, **kwargs):
     return consumed(*args, **kwargs).slice(1)

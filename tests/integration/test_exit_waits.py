@@ -24,10 +24,11 @@ BEGINNING = (
     + """
 import asyncio, atexit, signal, sys, threading, time
 import pyarrow as pa
-from columnar_kafka import Producer, lifecycle
+from columnar_kafka import Producer
+from columnar_kafka.runtime import lifecycle
 from columnar_kafka.producing import pipeline
 from columnar_kafka.aio import AIOProducer
-buffer._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
+pipeline._TOPIC_CONFIG_TIMEOUT = 0.01  # nobody answers
 lifecycle._FIRST_LINE = 0.5
 lifecycle.GRACE = 0.5
 SCHEMA = pa.schema([("n", pa.int64())])

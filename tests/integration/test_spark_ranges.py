@@ -17,7 +17,7 @@ from support import eventually
 from columnar_kafka import Producer
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import NotLandedError
-from spark_sink import reading
+from spark_sink.reading import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from spark_tasks import close_kept_clients
 import spark_sink
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
-from spark_sink import reading, records
-from spark_sink.source_options import SourceOptions
+from spark_sink.reading import reading, records
+from spark_sink.reading.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from support import eventually
 
 import spark_sink
 from columnar_kafka.errors import ColumnarError, ConfigError
-from spark_sink import reading
+from spark_sink.reading import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

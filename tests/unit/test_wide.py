@@ -16,7 +16,7 @@ import pytest
 from segments import segment
 from tables import assigned_consumer, put
 
-from columnar_kafka.columns.cast import check_field_names
+from columnar_kafka.columns.from_arrow.cast import check_field_names
 from columnar_kafka.consuming.arrow import projection
 from columnar_kafka.consuming.arrow.table_builder import _can_hold
 from columnar_kafka.schema.arrow import normalise

@@ -12,14 +12,14 @@ from confluent_kafka import KafkaError, KafkaException
 from columnar_kafka.columns.layouts import can_be_joined
 from columnar_kafka.consuming.arrow.projection import Projection
 from columnar_kafka.consuming.arrow.table_builder import MismatchError
-from columnar_kafka.deadline import deadline_after, seconds_left
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from columnar_kafka.consuming.arrow.table_feed import FoundTable, TableFeed, TableRequest
-    from columnar_kafka.consuming.feed import Cancelled
+    from columnar_kafka.consuming.feed.feed import Cancelled
     from columnar_kafka.offsets import Partition
 
 __all__ = ["OnError", "OnSchemaChange", "stream"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from columnar_kafka.consuming.arrow.projection import Projection
-    from columnar_kafka.consuming.open_segment import OpenSegment
+    from columnar_kafka.consuming.feed.open_segment import OpenSegment
 
 __all__ = ["RowsAhead"]
 

@@ -23,7 +23,7 @@ from columnar_kafka.columns.layouts import (
 from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
 from columnar_kafka.consuming.arrow.pruning import can_skip
-from columnar_kafka.consuming.kafka_message import address_of
+from columnar_kafka.consuming.feed.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth

@@ -16,13 +16,13 @@ from confluent_kafka import KafkaException
 from columnar_kafka import position
 from columnar_kafka.consuming.arrow.rows_ahead import RowsAhead
 from columnar_kafka.consuming.arrow.table_builder import TableBuilder, plain_rows, segment_rows
-from columnar_kafka.consuming.feed import never_cancelled
-from columnar_kafka.consuming.handout import Found, Progress
-from columnar_kafka.consuming.kafka_message import address_of, offset_of, partition_of
-from columnar_kafka.consuming.open_segment import OpenSegment
-from columnar_kafka.deadline import deadline_after
+from columnar_kafka.consuming.feed.feed import never_cancelled
+from columnar_kafka.consuming.feed.handout import Found, Progress
+from columnar_kafka.consuming.feed.kafka_message import address_of, offset_of, partition_of
+from columnar_kafka.consuming.feed.open_segment import OpenSegment
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
 from columnar_kafka.message import event_error
+from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.segment.headers import SCHEMA_HEADER, SCHEMA_ID_HEADER, is_segment
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.config import ReadOptions
     from columnar_kafka.consuming.arrow.projection import Projection
-    from columnar_kafka.consuming.feed import Cancelled, Feed
+    from columnar_kafka.consuming.feed.feed import Cancelled, Feed
     from columnar_kafka.offsets import Partition
     from columnar_kafka.plain.base import Formats
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.columns.row_objects import is_row
+from columnar_kafka.columns.from_rows.row_objects import is_row
 from columnar_kafka.errors import RowError
 from columnar_kafka.producing.accepting.arguments import encode_headers, first_given, integers
 

@@ -18,7 +18,7 @@ from columnar_kafka.producing.engine.record_block import RecordBlock
 from columnar_kafka.producing.reporting.report import Callback, FailedRecord, OneRow
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.protocol import Builder
+    from columnar_kafka.columns.from_rows.protocol import Builder
     from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["AcceptedRecord", "Batch", "Chunk", "Metadata"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from columnar_kafka.columns import compute as pc
-from columnar_kafka.columns.arrow_input import ArrowRows
+from columnar_kafka.columns.from_arrow.arrow_input import ArrowRows
 from columnar_kafka.producing.engine.native import NativeBatch
 from columnar_kafka.producing.engine.pure import AcceptedRecord
 from columnar_kafka.producing.engine.record_block import RecordBlock

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka import lifecycle
 from columnar_kafka.producing.engine.native import NativeBatch
 from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.sending.dispatcher import Dispatcher
 from columnar_kafka.producing.sending.segmenter import Segmenter
 from columnar_kafka.producing.topic_formats import TopicFormat
+from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

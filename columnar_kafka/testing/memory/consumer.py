@@ -16,8 +16,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from columnar_kafka.deadline import deadline_after
 from columnar_kafka.offsets import key_of
+from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.testing.memory.cluster import MemoryKafka, copy_of
 from columnar_kafka.testing.memory.membership import Membership
 

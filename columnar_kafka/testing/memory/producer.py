@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
-from columnar_kafka.deadline import deadline_after
+from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.segment.headers import message_bytes
 from columnar_kafka.testing.memory.cluster import Fault, MemoryKafka, copy_of
 from columnar_kafka.testing.memory.log import MemoryTransaction, StoredMessage

@@ -1,6 +1,6 @@
 //! Where the objects of a class have their fields, so that these are read without Python.
 //!
-//! `columns/row_objects.py` has the rules: it judges a class when Python meets one of its objects,
+//! `columns/from_rows/row_objects.py` has the rules: it judges a class when Python meets one of its objects,
 //! and the result stays here until the class is changed.
 
 use std::collections::HashMap;

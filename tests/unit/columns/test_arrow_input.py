@@ -23,9 +23,9 @@ from support import examples
 from test_columns_roundtrip import comparable, tables
 
 from columnar_kafka.columns import kafka_column, older_arrow
-from columnar_kafka.columns.arrow_input import ArrowRows, conform
-from columnar_kafka.columns.chunked import convert_chunks
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.from_arrow.arrow_input import ArrowRows, conform
+from columnar_kafka.columns.from_arrow.chunked import convert_chunks
 from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import examples
 
 from columnar_kafka.columns.columns_to_rows import to_rows
-from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.schema import RecordSchema
 
 Pairs = st.SearchStrategy[tuple[Any, Any]]

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.native_format import row_format
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 

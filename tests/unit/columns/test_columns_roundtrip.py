@@ -16,7 +16,7 @@ from support import examples
 
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.columns_to_rows import to_rows
-from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder

@@ -13,9 +13,9 @@ from nesting import RandomRows
 from support import examples
 from unusual import with_unusual
 
-from columnar_kafka.columns import copying
-from columnar_kafka.columns.compiled_copying import compiled
-from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.columns.from_rows import copying
+from columnar_kafka.columns.from_rows.compiled_copying import compiled
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 

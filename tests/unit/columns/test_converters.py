@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from columnar_kafka.columns.converters import converter
+from columnar_kafka.columns.from_rows.converters import converter
 
 ZONES = st.one_of(
     st.none(),

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 
 from columnar_kafka.columns.columns_to_rows import to_rows
-from columnar_kafka.columns.row_objects import RowReader
-from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.columns.from_rows.row_objects import RowReader
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 

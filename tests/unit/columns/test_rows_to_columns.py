@@ -18,7 +18,7 @@ import pytest
 
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.columns_to_rows import to_rows
-from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS, RowColumns
+from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS, RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 

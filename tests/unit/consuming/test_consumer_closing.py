@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 from support import eventually
 
-from columnar_kafka.consuming import commits as module
-from columnar_kafka.consuming.group_membership import end_unclosed
+from columnar_kafka.consuming.group import commits as module
+from columnar_kafka.consuming.group.membership import end_unclosed
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.consumer import ConsumerOnMemory
 

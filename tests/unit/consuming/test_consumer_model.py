@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from segments import segment
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.consuming import commits, fetch_buffer, poller
+from columnar_kafka.consuming.feed import fetch_buffer, poller
+from columnar_kafka.consuming.group import commits
 from columnar_kafka.testing import FakeKafka
 
 PARTITIONS = st.integers(0, 1)

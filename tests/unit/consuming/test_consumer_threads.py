@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition
 
 from columnar_kafka import position
 from columnar_kafka.consuming.arrow.projection import Projection
-from columnar_kafka.consuming.turn import Turn
+from columnar_kafka.consuming.feed.turn import Turn
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from segments import segment
 from support import examples
 
 from columnar_kafka import SegmentError, position
-from columnar_kafka.consuming import fetch_buffer, handout, kafka_message, poller
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
-from columnar_kafka.consuming.record import RecordContext
+from columnar_kafka.consuming.feed import fetch_buffer, handout, kafka_message, poller
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.record import RecordContext
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.segment import segment as segment_module
 from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka

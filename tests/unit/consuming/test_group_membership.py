@@ -8,7 +8,7 @@ import pytest
 import tables
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 
-from columnar_kafka.consuming.feed import Feed
+from columnar_kafka.consuming.feed.feed import Feed
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.memory import MemoryConsumer
 

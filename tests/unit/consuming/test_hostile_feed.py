@@ -18,8 +18,8 @@ from support import places
 
 from columnar_kafka import ColumnarError, ConfigError, SegmentError
 from columnar_kafka.config import ReadOptions
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.consuming.settings import ConsumerConfig
 from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.isolated import IsolatedDecoder

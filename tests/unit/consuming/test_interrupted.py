@@ -19,13 +19,14 @@ from support import examples, is_long, places
 
 from columnar_kafka import SegmentError, position
 from columnar_kafka.config import ReadOptions
-from columnar_kafka.consuming import (
-    arrow_output,
-    callback_errors,
-    commits,
+from columnar_kafka.consuming import arrow_output
+from columnar_kafka.consuming.arrow import batch_reader, rows_ahead, table_feed
+from columnar_kafka.consuming.arrow.batch_reader import stream
+from columnar_kafka.consuming.arrow.projection import Projection
+from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
+from columnar_kafka.consuming.feed import (
     feed,
     fetch_buffer,
-    group_membership,
     handout,
     offset_store,
     open_segment,
@@ -33,12 +34,10 @@ from columnar_kafka.consuming import (
     start_positions,
     turn,
 )
-from columnar_kafka.consuming.arrow import batch_reader, rows_ahead, table_feed
-from columnar_kafka.consuming.arrow.batch_reader import stream
-from columnar_kafka.consuming.arrow.projection import Projection
-from columnar_kafka.consuming.arrow.table_feed import TableFeed, TableRequest
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
+from columnar_kafka.consuming.group import callback_errors, commits
+from columnar_kafka.consuming.group import membership as group_membership
 from columnar_kafka.plain.base import Formats
 from columnar_kafka.segment import segment as segment_module
 from columnar_kafka.segment.decoder import InlineDecoder, RawSegment

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
 
 from columnar_kafka import position
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.offsets import GroupMetadata, key_of, to_positions
 from columnar_kafka.position import MAX_ROWS
 

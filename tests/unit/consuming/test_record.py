@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from columnar_kafka import Message, position
-from columnar_kafka.consuming.record import RecordContext, records
+from columnar_kafka.consuming.feed.record import RecordContext, records
 from columnar_kafka.message import plain_message
 from columnar_kafka.position import MAX_ROWS
-from columnar_kafka.producing import report as reports
 from columnar_kafka.producing.accepting.arguments import encode_headers, encode_key
+from columnar_kafka.producing.reporting import report as reports
 
 
 class Counted(Message):

@@ -20,8 +20,8 @@ from segments import headers_of, segment
 
 from columnar_kafka import position
 from columnar_kafka.columns import kafka_column as kafka_columns
-from columnar_kafka.consuming.feed import Feed
-from columnar_kafka.consuming.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.feed import Feed
+from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.consuming.time_lookup import first_records
 from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import ParquetEncoder

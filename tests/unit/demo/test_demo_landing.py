@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from columnar_kafka.demo import with_spark, without_spark
+from columnar_kafka.demo.landing import with_spark, without_spark
 from columnar_kafka.errors import LakeError
 
 ERROR = LakeError("the table is gone")

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from columnar_kafka.demo import flights, lake, records
+from columnar_kafka.demo import flights, records
 from columnar_kafka.demo.compare import compare
+from columnar_kafka.demo.landing import lake
 from columnar_kafka.schema import RecordSchema
 
 

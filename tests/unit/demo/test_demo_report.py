@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from columnar_kafka.demo import chart, report
 from columnar_kafka.demo.compare import Comparison
 from columnar_kafka.demo.figures import Point, Results, Rival, Run, Stage
+from columnar_kafka.demo.page import chart, report
 
 if TYPE_CHECKING:
     from pathlib import Path

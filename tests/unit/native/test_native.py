@@ -22,8 +22,8 @@ from support import eventually
 
 from columnar_kafka import Consumer, Producer, Segment, native
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.native_format import row_format
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.errors import RowError
 from columnar_kafka.producing.engine.native import NativeBlock

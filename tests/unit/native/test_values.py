@@ -19,9 +19,9 @@ from support import examples
 
 from columnar_kafka import native
 from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS
-from columnar_kafka.columns.rows_to_columns import RowColumns
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema import RecordSchema
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from columnar_kafka import SchemaError
-from columnar_kafka.columns.rows_to_columns import RowColumns
+from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.plain.row_formats import ROW_FORMATS
 from columnar_kafka.schema import RecordSchema
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 from pipeline import NUMBERS, Pipeline
 
-from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
+from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS
 
 OTHER = pa.schema([pa.field("n", pa.int64(), nullable=False), ("more", pa.string())])
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, murmur2
 from pipeline import NUMBERS, Pipeline
 
-from columnar_kafka.columns.arrow_input import conform
+from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.position import pack
 from columnar_kafka.producing.reporting.arrow_call import ArrowCall
 from columnar_kafka.producing.sending import accumulator, segmenter

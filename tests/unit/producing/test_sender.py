@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 from interrupting import Interrupted, Interrupter
 from pipeline import CODES, Pipeline, Reported
 
-from columnar_kafka.columns.rows_to_columns import CHUNK_ROWS
+from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
 from columnar_kafka.producing.sending import segmenter, sender
 from columnar_kafka.producing.sending.sender import Sender

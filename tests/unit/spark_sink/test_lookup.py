@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from columnar_kafka.ingest import topic_id
-from spark_sink import lookup
-from spark_sink.source_options import SourceOptions
+from spark_sink.reading import lookup
+from spark_sink.reading.source_options import SourceOptions
 
 
 class Deaf(AbstractContextManager["Deaf"]):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from columnar_kafka.errors import ColumnarError, ConfigError
-from spark_sink.planning import (
+from spark_sink.reading.planning import (
     OffsetRange,
     Offsets,
     TopicIds,
@@ -27,7 +27,7 @@ from spark_sink.planning import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spark_sink.source_options import Partition
+    from spark_sink.reading.source_options import Partition
 
 IDS = TopicIds("cluster", "id")
 

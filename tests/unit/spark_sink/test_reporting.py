@@ -8,7 +8,7 @@ from subprocess import run
 from typing import TYPE_CHECKING
 
 from columnar_kafka.lake.model import CommitResult, Count
-from spark_sink.planning import OffsetRange
+from spark_sink.reading.planning import OffsetRange
 from spark_sink.reporting import commit_line, log_line
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from columnar_kafka.lake.formats import open_dead_letters
 from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourceMessage
 from columnar_kafka.lake.plan import Layout, Planner
-from spark_sink import gaps
+from spark_sink.landing import gaps
 from spark_sink.sink import LakeStreamWriter, Settings, TaskResult
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 from support import eventually
 
 import columnar_kafka
-from columnar_kafka.consuming import poller
+from columnar_kafka.consuming.feed import poller
 from columnar_kafka.position import pack, start
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.client import ClientOnMemory

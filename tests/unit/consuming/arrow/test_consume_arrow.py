@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tables import CONFIG, assigned_consumer, next_position, numbers, put, record_decoded_columns
 
 from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
-from columnar_kafka.consuming import fetch_buffer, kafka_message, poller
 from columnar_kafka.consuming.arrow import table_feed
+from columnar_kafka.consuming.feed import fetch_buffer, kafka_message, poller
 from columnar_kafka.plain import Avro, Ipc, Json
 from columnar_kafka.segment import decoder
 from columnar_kafka.testing import FakeKafka

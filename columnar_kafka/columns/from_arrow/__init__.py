@@ -1,0 +1,1 @@
+"""Arrow data from elsewhere to the columns of records."""

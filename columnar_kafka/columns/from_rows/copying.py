@@ -1,0 +1,202 @@
+"""Copies values that nest or can change, checking and measuring them in the same pass."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from columnar_kafka.columns import older_arrow, range_checks
+from columnar_kafka.columns.columns_to_rows import to_values
+from columnar_kafka.columns.from_rows.accepted_types import AcceptedTypes, show
+from columnar_kafka.columns.from_rows.compiled_copying import VALUE_BYTES, compiled
+from columnar_kafka.columns.from_rows.converters import converter, misfit
+from columnar_kafka.columns.from_rows.row_objects import ROW_TYPES, RowReader
+from columnar_kafka.errors import RowError
+from columnar_kafka.runtime.interruptions import raise_if_once
+
+if TYPE_CHECKING:
+    from columnar_kafka.columns.from_rows.compiled_copying import Copy
+    from columnar_kafka.schema import RecordSchema
+
+__all__ = ["copier", "element"]
+
+
+def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
+    """Return the function that copies and checks a field's non-null values, or None if none must.
+
+    Args:
+        field: the field.
+        path: its path, for messages and to look it up in `schema`.
+        schema: of the record that holds the field.
+    """
+    arrow = field.type
+    if path in schema.symbols:
+        return _enum(path, schema.symbols[path])
+    if path in schema.uuids:
+        return _uuid_text if pa.types.is_string(arrow) else _uuid_bytes
+    if pa.types.is_nested(arrow):
+        copy = _nested(arrow, path, schema)
+        return compiled(arrow, path, schema, copy, element)
+    return _binary if AcceptedTypes(field, path).is_binary else None
+
+
+def _nested(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+    if pa.types.is_struct(arrow):
+        return _struct(arrow, path, schema)
+    return (_map if pa.types.is_map(arrow) else _list)(arrow, path, schema)
+
+
+def _utf8_bytes(text: str, path: str) -> int:
+    """Return the most bytes that a text takes, as Python's object or in its column."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"field {path!r}: {show(text)}: {error}") from None
+    return 4 * len(text)
+
+
+def _binary(value: Any) -> tuple[Any, int]:
+    """Copy a buffer that can change; the type check judges everything else."""
+    return (bytes(value) if isinstance(value, bytearray | memoryview) else value), 0
+
+
+def _uuid_text(value: Any) -> tuple[Any, int]:
+    return (str(value) if isinstance(value, uuid.UUID) else value), 0
+
+
+def _uuid_bytes(value: Any) -> tuple[Any, int]:
+    return _binary(value.bytes if isinstance(value, uuid.UUID) else value)
+
+
+def _enum(path: str, symbols: frozenset[str]) -> Copy:
+    def copy(value: Any) -> tuple[Any, int]:
+        if not isinstance(value, str) or value not in symbols:
+            allowed = ", ".join(sorted(symbols))
+            raise RowError(f"field {path!r} is {show(value)}; its enum has {allowed}")
+        return str.__str__(value), 0  # the symbol, not Python's enum member for it
+
+    return copy
+
+
+def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
+    """Return the function that copies, checks and measures a field's values, also null."""
+    accepted = AcceptedTypes(field, path)
+    inner = copier(field, path, schema)
+    surely_fits = range_checks.surely_fits(field.type)
+    convert = converter(field.type)
+    coerce = schema.coerce.get(path)
+
+    def copy(value: Any) -> tuple[Any, int]:
+        nbytes = VALUE_BYTES
+        if coerce is not None and value is not None:
+            value = _coerced(value, coerce, path)
+        if inner is not None and value is not None:
+            value, more = inner(value)
+            nbytes += more
+        if not accepted.accepts(type(value)):
+            raise accepted.mismatch(value)
+        if value is None:
+            return value, nbytes
+        if accepted.is_text:
+            nbytes += len(value) if value.isascii() else _utf8_bytes(value, path)
+        elif accepted.is_binary:
+            nbytes += len(value)
+        elif accepted.is_local:
+            accepted.check_zone(value)
+        if not surely_fits(value) and (error := misfit(path, convert, value)):
+            raise error
+        return value, nbytes
+
+    return copy
+
+
+def _coerced(value: Any, coerce: Callable[[Any], Any], path: str) -> Any:
+    try:
+        return coerce(value)
+    except Exception as error:
+        raise_if_once(error, partial(coerce, value))
+        raise RowError(
+            f"field {path!r} is {show(value)}, which {coerce!r} does not take: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _collect(copies: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:
+    values = []
+    nbytes = VALUE_BYTES
+    for value, more in copies:
+        values.append(value)
+        nbytes += more
+    return values, nbytes
+
+
+def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+    copy_item = element(arrow.value_field, f"{path}.item", schema)
+
+    def copy(value: Any) -> tuple[Any, int]:
+        # An iterator would be exhausted if the record had to be produced again.
+        if isinstance(value, str | bytes | bytearray | Mapping | Iterator) or not isinstance(
+            value, Iterable
+        ):
+            raise RowError(f"field {path!r} is {show(value)}; its schema wants a list")
+        return _collect(map(copy_item, value))
+
+    return copy
+
+
+def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+    copy_key = element(arrow.key_field, f"{path}.key", schema)
+    copy_item = element(arrow.item_field, f"{path}.value", schema)
+    has_distinct_keys = range_checks.has_distinct_keys(arrow)
+    is_zoned = pa.types.is_timestamp(arrow.key_type) and arrow.key_type.tz is not None
+
+    def count_distinct(keys: list[Any]) -> int:
+        if has_distinct_keys:
+            return len(set(keys))
+        values = to_values(older_arrow.array(keys, type=arrow.key_type))
+        if is_zoned:
+            # pytz, which is pyarrow 17's, tells apart the instants of an hour that repeats.
+            # Integers are times that Python does not have.
+            values = [
+                each if isinstance(each, int) else each.replace(tzinfo=None) for each in values
+            ]
+        return len(set(values))
+
+    def copy_pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
+        (key, key_bytes), (item, item_bytes) = copy_key(key), copy_item(item)
+        return (key, item), key_bytes + item_bytes
+
+    def copy(value: Any) -> tuple[Any, int]:
+        if not isinstance(value, Mapping):
+            raise RowError(f"field {path!r} is {show(value)}; its schema wants a dict")
+        pairs, nbytes = _collect(starmap(copy_pair, value.items()))
+        # A map with two keys that are read as equal ones could not be read back as a dict.
+        if count_distinct([key for key, _ in pairs]) < len(pairs):
+            raise RowError(f"field {path!r} has two keys that are equal as {arrow.key_type}")
+        return pairs, nbytes
+
+    return copy
+
+
+def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+    fields = list(arrow)
+    reader = RowReader([field.name for field in fields], f"{path}.", schema.defaults)
+    copiers = [element(field, f"{path}.{field.name}", schema) for field in fields]
+
+    def copy(value: Any) -> tuple[Any, int]:
+        originals = reader.values(value)
+        if originals is None:
+            raise RowError(
+                f"field {path!r} is {show(value)}; its schema wants a record: {ROW_TYPES}"
+            )
+        values, nbytes = _collect(
+            copy_field(original) for copy_field, original in zip(copiers, originals, strict=True)
+        )
+        return tuple(values), nbytes
+
+    return copy

@@ -1,0 +1,97 @@
+"""Values that `Columns.take` has returned: a record is a tuple there, and a map a list of pairs."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from columnar_kafka.columns.columns_to_rows import to_values
+from columnar_kafka.columns.from_rows.accepted_types import AcceptedTypes
+from columnar_kafka.columns.from_rows.converters import converter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Change = Callable[[Any], Any]
+    Values = Iterable[Any]
+
+__all__ = ["to_builtin", "to_produced"]
+
+_CONVERTED: Final = {datetime.datetime, decimal.Decimal}
+"""Their zones and digits may be such as the native core leaves to Python."""
+
+
+def to_builtin(field: pa.Field) -> Change:
+    """Return the function that turns a field's values into those that the native core takes.
+
+    They are of builtin types, and equal in the column; times are their numbers. The function raises
+    any exception where the column cannot hold a value.
+    """
+    return _each(field, _builtin, lambda _, values: tuple(values), list)
+
+
+def to_produced(field: pa.Field) -> Change:
+    """Return the function that turns a field's values into those that `take` accepts again.
+
+    Records and maps are dicts.
+    """
+    return _each(field, lambda _: _as_it_is, _record, dict)
+
+
+def _record(names: list[str], values: Values) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _builtin(field: pa.Field) -> Change:
+    arrow, convert = field.type, converter(field.type)
+    builtin = AcceptedTypes(field, field.name).exact - _CONVERTED
+
+    def change(value: Any) -> Any:
+        if type(value) in builtin:
+            return value
+        array = convert([value])
+        return array[0].value if pa.types.is_temporal(arrow) else to_values(array)[0]
+
+    return change
+
+
+def _each(
+    field: pa.Field,
+    leaf: Callable[[pa.Field], Change],
+    record: Callable[[list[str], Values], Any],
+    pairs: Callable[[Values], Any],
+) -> Change:
+    """Return the function that changes every leaf of a field's values, and puts them together.
+
+    Args:
+        field: the field.
+        leaf: returns the function for a field that is not nested.
+        record: puts a record together, of its names and values.
+        pairs: puts a map together.
+    """
+    arrow = field.type
+    if not pa.types.is_nested(arrow):
+        return leaf(field)
+    if pa.types.is_struct(arrow):
+        names = [each.name for each in arrow]
+        parts = [_each(each, leaf, record, pairs) for each in arrow]
+        return _unless_null(
+            lambda value: record(names, (part(v) for part, v in zip(parts, value, strict=True)))
+        )
+    if pa.types.is_map(arrow):
+        key = _each(arrow.key_field, leaf, record, pairs)
+        item = _each(arrow.item_field, leaf, record, pairs)
+        return _unless_null(lambda value: pairs((key(k), item(v)) for k, v in value))
+    inner = _each(arrow.value_field, leaf, record, pairs)
+    return _unless_null(lambda value: list(map(inner, value)))
+
+
+def _unless_null(change: Change) -> Change:
+    return lambda value: None if value is None else change(value)

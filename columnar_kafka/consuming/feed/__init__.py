@@ -1,0 +1,1 @@
+"""From librdkafka to the user: every message between the two, and its place."""

@@ -1,0 +1,1 @@
+"""A consumer's place in its group: rebalances and commits."""

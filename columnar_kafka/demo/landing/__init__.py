@@ -1,0 +1,1 @@
+"""Kafka → lake → readers, with Spark and without."""

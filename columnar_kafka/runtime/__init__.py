@@ -1,0 +1,1 @@
+"""Python's signals, time-outs, forks and exit."""

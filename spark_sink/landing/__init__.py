@@ -1,0 +1,1 @@
+"""What the sink asks Kafka, and reads from it."""

@@ -1,0 +1,138 @@
+"""Rows of the source's mode ``ranges``: the sink's task reads their messages from Kafka itself."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException
+
+from columnar_kafka.errors import LakeError
+from columnar_kafka.ingest.reader import source_message
+from columnar_kafka.ingest.topic_id import admin_client, generations
+from columnar_kafka.lake.aside.set_aside import discard_staged
+from columnar_kafka.lake.landing.stage import stage
+from columnar_kafka.lake.model import NotLandedError, ReadRange, SourcePartition
+from columnar_kafka.lake.plan import Planner
+from spark_sink.reading.planning import OffsetRange, TopicIds
+from spark_sink.reading.reading import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from columnar_kafka.lake.aside.rules import Rules
+    from columnar_kafka.lake.model import StageResult, TopicGeneration
+    from columnar_kafka.lake.plan import Layout
+    from columnar_kafka.lake.tables.base import LakeTable
+
+    Identify = Callable[[str, str | None, str | None], TopicGeneration]
+
+__all__ = ["ranges_of", "refuse_other_topics", "stage_ranges"]
+
+_POLL_TIMEOUT: Final = 120.0
+
+
+def ranges_of(batches: Iterable[pa.RecordBatch]) -> tuple[OffsetRange, ...]:
+    """Return the ranges that rows are."""
+    return tuple(OffsetRange(**row) for batch in batches for row in batch.to_pylist())
+
+
+def stage_ranges(
+    found: Collection[OffsetRange],
+    *,
+    table: LakeTable,
+    layout: Layout,
+    rules: Rules,
+    config: Mapping[str, Any],
+    identify: Identify,
+    allow_gaps: bool,
+) -> tuple[StageResult, ...]:
+    """Read the ranges of one task together, and stage their messages. Blocks for Kafka.
+
+    Args:
+        found: the ranges.
+        table: where they land.
+        layout: how.
+        rules: what may land, and where the rest goes.
+        config: the consumer's.
+        identify: returns the generation of a topic, given the ids in its rows.
+        allow_gaps: skip messages that Kafka has deleted.
+
+    Returns:
+        One result for each round of reading: a consumer reads one range of a partition at a time,
+        and no file spans two ranges, because what lies between may be another task's.
+
+    Raises:
+        LakeError: a message cannot land, or is gone; the error names topic, partition and offset.
+        KafkaException: Kafka cannot be read. After any exception no file of the task is left.
+    """
+    generations: dict[str, TopicGeneration] = {}
+    for each in found:
+        if each.topic not in generations:
+            generations[each.topic] = identify(each.topic, each.cluster_id, each.topic_id)
+    fences = table.fences()
+
+    def lost(what: str) -> None:
+        if not allow_gaps:
+            raise LakeError(f"{what}. To go on without them, set table.gap=allow")
+
+    done: list[StageResult] = []
+    try:
+        for together in _rounds(found):
+            ranges = [
+                ReadRange(SourcePartition(generations[topic], topic, partition), start, end)
+                for topic, partition, start, end, *_ in together
+            ]
+            planner = Planner(fences=fences, generations=generations, layout=layout)
+            with closing(read(together, config, poll_timeout=_POLL_TIMEOUT, lost=lost)) as messages:
+                rows = map(source_message, messages)
+                done.append(stage(rows, table=table, planner=planner, ranges=ranges, rules=rules))
+    except BaseException:
+        discard_staged(table, done, rules)
+        raise
+    return tuple(done)
+
+
+def refuse_other_topics(config: Mapping[str, Any], found: Iterable[OffsetRange]) -> None:
+    """Check that what tasks have read was of the topics whose ids are in their ranges.
+
+    Called in the driver when all tasks are done: so it notices a topic that was created again
+    before they read it, or meanwhile, and options that name another cluster. Blocks for Kafka.
+
+    Raises:
+        NotLandedError: it was not, or Kafka cannot tell.
+    """
+    planned = {(each.topic, TopicIds(each.cluster_id, each.topic_id)) for each in found}
+    topics = sorted({topic for topic, _ in planned})
+    if not topics:
+        return
+    try:
+        with admin_client(config) as admin:
+            there = generations(admin, topics)
+    except KafkaException as error:
+        raise NotLandedError(
+            f"it is not known whether the tasks have read the topics of their ranges: {error}"
+        ) from error
+    for topic, ids in planned:
+        if ids.differ(TopicIds(*there[topic])):
+            raise NotLandedError(
+                f"topic {topic!r}: the ranges are of {tuple(ids)}, but the sink's cluster has "
+                f"{there[topic]}. Give the sink the source's kafka.bootstrap.servers. If it has "
+                "those, the topic was deleted and created again: land it under another path"
+            )
+
+
+def _rounds(found: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Yield the ranges in groups that have a partition once; those that touch become one."""
+    joined: list[OffsetRange] = []
+    for each in sorted(found, key=lambda each: each[:4]):
+        if joined and joined[-1][:2] == each[:2] and joined[-1].end == each.start:
+            joined[-1] = joined[-1]._replace(end=each.end)
+        else:
+            joined.append(each)
+    while joined:
+        together = {each[:2]: each for each in reversed(joined)}
+        yield list(together.values())
+        joined = [each for each in joined if each is not together[each[:2]]]

@@ -1,0 +1,1 @@
+"""Reading topics: options, plan, lookups in the driver, and what executors read."""
