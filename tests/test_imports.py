@@ -87,7 +87,7 @@ FILES = {
         audit  audit.landed_rows  audit.rows_by_id  audit.audit
         formats
     """,
-    "plain": "__init__  base  avro  json  ipc  rows  avro_rows  json_rows  row_formats",
+    "plain": "base  avro  json  ipc  rows  avro_rows  json_rows  row_formats  __init__",
     "broker": "__init__  client_classes  watermarks  base  confluent",
     "producing": """
         __init__  partitioner  settings  limits  locks  accepting
