@@ -85,7 +85,7 @@ FILES = {
         aside  aside.message_rows  aside.dead_letters  aside.decoding  aside.rules  aside.set_aside
         landing  landing.rewrite  landing.runs  landing.batch  landing.stage  landing.replay
         audit  audit.landed_rows  audit.rows_by_id  audit.audit
-        formats
+        formats  options
     """,
     "plain": "base  avro  json  ipc  rows  avro_rows  json_rows  row_formats  __init__",
     "broker": "__init__  client_classes  watermarks  base  confluent",
@@ -126,7 +126,7 @@ FILES = {
         reading  reading.source_options  reading.planning  reading.lookup  reading.reading
         reading.records
         reporting  epochs  writer  source
-        landing  landing.gaps  landing.ranges  sink  __init__
+        landing  landing.gaps  landing.lake_options  landing.ranges  sink  __init__
     """,
     "local": "base  guard  mock  process  java  broker  embedded  kafka  spark  __init__",
     "demo": """
