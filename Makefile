@@ -59,9 +59,10 @@ $(BIN)/.profiled: $(BIN)/.native benchmarks/workload.py
 demo: install  ## the whole way: produce, read, land, compare every record, write demo-report.html
 	$(BIN)/columnar-kafka demo
 
-check: install  ## format, lint, types
+check: install  ## format, lint, imports, types
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 
 format: install  ## format the code, and mend what the linter can

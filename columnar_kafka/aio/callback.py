@@ -38,7 +38,7 @@ class CallbackRun:
     def of(owner: object) -> CallbackRun | None:
         """Return the callback of this client that the current task is part of, if it still runs."""
         found = _current.get()
-        return found if found is not None and found._open and found._owner is owner else None
+        return found if found is not None and found._open and found._owner is owner else None  # noqa: SLF001 - its own class
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call `function` on the loop; wait for it, and make the calls it wants made meanwhile.

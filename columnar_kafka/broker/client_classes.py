@@ -11,6 +11,8 @@ classes in this order of calls:
 No tracer is imported. Without one, clients are created as usual and no call costs more.
 """
 
+# ruff: noqa: SLF001 - a class of ours says by private names what is to be above it
+
 from __future__ import annotations
 
 import types

@@ -1,5 +1,7 @@
 """A Spark of this process's own, with its Kafka source, whose Java ends for certain."""
 
+# ruff: noqa: SLF001 - PySpark has no other way to its Java
+
 from __future__ import annotations
 
 import os

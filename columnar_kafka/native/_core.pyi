@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from typing_extensions import Self
+from typing_extensions import Self  # noqa: TID253 - only type checkers read a stub
 
 _Table = TypeVar("_Table")
 

@@ -14,5 +14,5 @@ __all__ = ["is_held"]
 
 def is_held(lock: Any) -> bool:
     """Return whether this thread holds a `threading.RLock`."""
-    held: bool = lock._is_owned()  # which threading.Condition asks, too
+    held: bool = lock._is_owned()  # noqa: SLF001 - which threading.Condition asks, too
     return held

@@ -309,7 +309,7 @@ class _Child:
     def forked(cls) -> None:
         """Close the sockets in a forked copy: children must notice when their parent ends."""
         for child in list(cls._all):
-            child._socket.close()
+            child._socket.close()  # noqa: SLF001 - its own class
 
 
 if hasattr(os, "register_at_fork"):

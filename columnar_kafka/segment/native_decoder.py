@@ -99,7 +99,7 @@ class KnownFile:
             return None
 
         def imported(address: int) -> pa.RecordBatch:
-            return pa.RecordBatch._import_from_c(address, table.arrow)
+            return pa.RecordBatch._import_from_c(address, table.arrow)  # noqa: SLF001 - the public way copies the schema too
 
         options = self._options
         batch = self._file.table(

@@ -281,7 +281,7 @@ def record_slices(segment: Segment, start: int, wanted: int) -> Iterator[tuple[i
     Cheaper than `Segment.records` for a consumer, which makes messages of the lists. Raises as
     `Segment.records`.
     """
-    return segment._slices(start, wanted)
+    return segment._slices(start, wanted)  # noqa: SLF001 - beside its class
 
 
 def decoded_columns(segment: Segment, columns: Sequence[str]) -> pa.Table:
@@ -290,7 +290,7 @@ def decoded_columns(segment: Segment, columns: Sequence[str]) -> pa.Table:
     A name may stand for more than one column here, as Arrow's reader has it: ``a.b`` for the column
     and for the member. Raises as `Segment.to_table`, but for the names.
     """
-    return segment._read(columns)
+    return segment._read(columns)  # noqa: SLF001 - beside its class
 
 
 def _check_records(table: pa.Table) -> None:

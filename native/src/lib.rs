@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `python` | reads and makes Python's objects; catches panics; notices forks | `py.rs` |
 //! | `values` | the values of columns: types, leaves, and objects made of them | `leaf.rs` |
-//! | `parquet` | writes files; `read` reads files of known writers; copies footers | `writer.rs` |
+//! | `parquet` | `write`: leaves to files; `read`: files of known writers to leaves; copies footers | `write/writer.rs` |
 //! | `arrow` | leaves as Arrow arrays | `mod.rs` |
 //! | `produce` | `Producer.produce`: rows into open batches, their reports, their segments | `method.rs` |
 //! | `consume` | segments to records and tables; footers of files that are stitched | `decoder.rs` |

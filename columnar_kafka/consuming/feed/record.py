@@ -120,8 +120,8 @@ def records(
     found: list[Message] = []
     for parts in zip(count(first), values, keys, times, headers, strict=False):
         record = new(Record)
-        record._context = context
-        record._position, record._value, record._key, record._time, record._headers = parts
+        record._context = context  # noqa: SLF001 - without __init__
+        record._position, record._value, record._key, record._time, record._headers = parts  # noqa: SLF001 - without __init__
         found.append(record)
     return found
 

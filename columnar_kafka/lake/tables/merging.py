@@ -25,6 +25,7 @@ from columnar_kafka.lake.plan import Admission
 from columnar_kafka.lake.stitching.file_metadata import file_messages, file_metadata
 from columnar_kafka.lake.stitching.stitch import Stitcher
 from columnar_kafka.lake.tables.base import commit_admission
+from columnar_kafka.lake.tables.files import writing
 from columnar_kafka.segment.encoder import columns_with_nan
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def merge_runs(
 
     try:
         for run in runs:
-            if (file := stage(run)) is not None:
+            if (file := _staged(table, run, stage)) is not None:
                 replaced[file.path] = [path for path, _ in run]
                 merged.append(file)
     except BaseException:
@@ -165,6 +166,17 @@ def merge_runs(
         table.remove(_new(merged, replaced))
         raise
     return sum(len(old) - 1 for old in replaced.values())
+
+
+def _staged(
+    table: LakeTable, run: Run, stage: Callable[[Run], StagedFile | None]
+) -> StagedFile | None:
+    """Stage the file of a run; have errors name the table."""
+    try:
+        with writing(f"{table}: {run[0][0]}"):
+            return stage(run)
+    except LakeError as error:
+        raise LakeError(f"{table}: {error}") from error
 
 
 def _new(merged: Iterable[StagedFile], replaced: Mapping[str, Collection[str]]) -> list[StagedFile]:

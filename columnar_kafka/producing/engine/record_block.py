@@ -153,9 +153,9 @@ class RecordBlock:
             pa.concat_arrays([each.keys for each in blocks], _POOL),
             pa.concat_arrays([each.timestamps for each in blocks], _POOL),
             pa.concat_arrays([each.header_column for each in blocks], _POOL),
-            [callback for each in blocks for callback in each._callbacks],
+            [callback for each in blocks for callback in each._callbacks],  # noqa: SLF001 - its own class
             [each.is_pinned(row) for each in blocks for row in range(len(each))]
-            if any(each._pinned for each in blocks)
+            if any(each._pinned for each in blocks)  # noqa: SLF001 - its own class
             else (),
         )
 

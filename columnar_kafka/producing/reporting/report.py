@@ -224,7 +224,7 @@ class Report(SegmentMessage):
 def report(context: ReportContext, index: int) -> Report:
     """Return the report of the record with this index in its segment."""
     message = Report.__new__(Report)
-    message._context, message._index = context, index
+    message._context, message._index = context, index  # noqa: SLF001 - without __init__
     return message
 
 

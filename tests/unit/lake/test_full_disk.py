@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from lakes import (
+    FENCE,
     GENERATIONS,
     DeltaLake,
     DirectoryLake,
@@ -16,13 +18,14 @@ from lakes import (
     rows,
 )
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from segments import numbers, segments
+from segments import numbers, staged_file
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.aside.dead_letters import DeadLetters
 from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import NotLandedError, SourceMessage
+from columnar_kafka.lake.tables.bounds import WrongFile, repair
 from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 
 if TYPE_CHECKING:
@@ -93,12 +96,26 @@ def test_a_file_that_cannot_be_created_is_named(tmp_path: Path) -> None:
         put(table, [0])
 
 
-def test_an_entry_of_the_log_is_named(tmp_path: Path) -> None:
-    table = ParquetDirectory(tmp_path, files=FullFiles(where=".draft"))
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        ("directory", f"_columnar/log/{3:020}.json"),
+        ("delta", f"_delta_log/{3:020}.json"),
+    ],
+)
+@pytest.mark.parametrize("merges", [False, True])
+def test_an_entry_of_the_log_is_named(
+    tmp_path: Path, kind: str, entry: str, *, merges: bool
+) -> None:
+    lake = KINDS[kind](tmp_path / "lake")
+    put(lake.table(), [0])
+    put(lake.table(), range(2))
+    table = lake.table(files=FullFiles(where=".draft"))
     with pytest.raises(NotLandedError, match=FULL) as raised:
-        put(table, [0])
-    assert f"'{tmp_path}/_columnar/log/{1:020}.json'" in str(raised.value)
+        table.compact(1 << 20) if merges else put(table, range(3))
+    assert f"'{tmp_path}/lake/{entry}'" in str(raised.value)
     assert str(table) in str(raised.value)
+    assert rows(lake) == numbers(range(2))
 
 
 def test_a_dead_letter_is_named(tmp_path: Path) -> None:
@@ -131,12 +148,32 @@ def test_the_metadata_of_an_iceberg_table_is_named(
     assert rows(lake) == numbers(range(2))
 
 
-def test_the_files_that_are_merged_are_named(tmp_path: Path) -> None:
-    lake = DirectoryLake(tmp_path)
-    land(segments([0]), table=lake.table(), generations=GENERATIONS)
-    land(segments([1]), table=lake.table(), generations=GENERATIONS)
-    with pytest.raises(LakeError, match=rf"^t/p0-0.* to t/p0-0.*1\.parquet: {FULL}"):
-        lake.table(files=FullFiles()).compact(1 << 20)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_that_are_merged_are_named_with_their_table(tmp_path: Path, kind: str) -> None:
+    lake = KINDS[kind](tmp_path / "lake")
+    for count in (1, 2):
+        put(lake.table(), range(count))
+    table = lake.table(files=FullFiles())
+    with pytest.raises(LakeError, match=FULL) as raised:
+        table.compact(1 << 20)
+    assert str(raised.value).startswith(f"{table}: ")
+    assert len(re.findall(r"t/p0-0\S*\.parquet", str(raised.value))) == 2
+    assert rows(lake) == numbers(range(2))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_the_file_that_is_repaired_is_named_with_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    lake = KINDS[kind](tmp_path / "lake")
+    put(lake.table(), [0])
+    table = lake.table(files=FullFiles())
+    [path] = table.paths(table.head())
+    wrong = WrongFile(staged_file(FENCE, 0, 0, path=path), ("n",), frozenset({0}))
+    monkeypatch.setattr(type(table), "checks", lambda *_: [(path, lambda: wrong)])
+    with pytest.raises(OSError, match=FULL) as raised:
+        repair(table)
+    assert f"{table}: {path}" in str(raised.value)
 
 
 def test_an_error_without_a_number_keeps_its_text(tmp_path: Path) -> None:

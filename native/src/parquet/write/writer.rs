@@ -7,13 +7,13 @@ use super::choice::choose;
 use super::chunk::Chunk;
 use super::column::{Choice, Column, Order};
 use super::compression::{Compression, Compressor};
-use super::delta::Widths;
 use super::footer::{ColumnChunk, File, Statistics, put_footer};
-use super::format::{Encoding, MAGIC};
 use super::levels::{Slots, Span};
 use super::numbers::Booleans;
-use super::packing::Runs;
 use super::{Error, LeafPlan, Source};
+use crate::parquet::delta::Widths;
+use crate::parquet::format::{Encoding, MAGIC};
+use crate::parquet::packing::Runs;
 use crate::values::leaf::{Leaf, Values};
 
 /// Encodings are chosen by at most so many rows, the first ones.

@@ -3,7 +3,7 @@
 use zstd::zstd_safe::CParameter;
 
 use super::Error;
-use super::format::Codec;
+use crate::parquet::format::Codec;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {

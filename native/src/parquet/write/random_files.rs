@@ -14,9 +14,9 @@ use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 
 use super::column::Order;
-use super::field_ids::schema_element;
-use super::thrift::Struct;
 use super::{Compression, LeafPlan, Source, Writer};
+use crate::parquet::field_ids::schema_element;
+use crate::parquet::thrift::Struct;
 use crate::values::leaf::{Bits, Leaf, Levels, Values};
 use crate::values::strings::Strings;
 

@@ -1,8 +1,8 @@
 //! What the writer needs of a leaf's values, whatever their type.
 
-use super::Widths;
 use super::dictionary::Scratch;
-use super::format::{Encoding, PhysicalType};
+use crate::parquet::delta::Widths;
+use crate::parquet::format::{Encoding, PhysicalType};
 
 /// How a leaf's values compare, for its statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

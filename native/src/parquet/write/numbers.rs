@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 
 use super::column::{Bounds, Choice, Column, DICTIONARIES, Order};
-use super::delta::{self, Integer, Widths};
 use super::dictionary::{self, Scratch};
-use super::format::{Encoding, PhysicalType};
-use super::packing;
+use crate::parquet::delta::{self, Integer, Widths};
+use crate::parquet::format::{Encoding, PhysicalType};
+use crate::parquet::packing;
 use crate::values::leaf::Bits;
 
 /// A number of fixed width.

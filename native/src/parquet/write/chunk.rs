@@ -1,13 +1,13 @@
 //! One column's values and levels as encoded pages.
 
 use super::Error;
-use super::Widths;
 use super::column::{Bounds, Choice, Column, Order};
 use super::dictionary::Scratch;
-use super::format::{Encoding, PageType};
 use super::levels::{Slots, Span};
-use super::packing::{Runs, bit_width};
 use super::page::Pages;
+use crate::parquet::delta::Widths;
+use crate::parquet::format::{Encoding, PageType};
+use crate::parquet::packing::{Runs, bit_width};
 
 /// Readers decode a page at a time; a longer column chunk has several, as Arrow's have.
 const PAGE_BYTES: usize = 1 << 20;

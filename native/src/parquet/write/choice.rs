@@ -4,10 +4,10 @@ use super::Error;
 use super::chunk::Chunk;
 use super::column::{Choice, Column, Order};
 use super::compression::Compressor;
-use super::delta::Widths;
-use super::format::{Codec, Encoding, PhysicalType};
 use super::levels::{Slots, Span};
 use super::page::TOO_SMALL_TO_COMPRESS;
+use crate::parquet::delta::Widths;
+use crate::parquet::format::{Codec, Encoding, PhysicalType};
 
 /// Reading text takes six times as long without a dictionary. Another encoding must save a byte for
 /// every so many rows.
@@ -73,8 +73,8 @@ struct Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parquet::compression::Compression;
     use crate::parquet::packing::Runs;
+    use crate::parquet::write::compression::Compression;
 
     fn compresses(values: &[i64]) -> bool {
         let mut chunk = Chunk::new(Runs::Long);

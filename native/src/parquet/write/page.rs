@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::Error;
 use super::compression::Compressor;
-use super::field_ids::{data_page_header, dictionary_page_header, page_header};
-use super::format::{Codec, Encoding, PageType};
-use super::thrift::Struct;
+use crate::parquet::field_ids::{data_page_header, dictionary_page_header, page_header};
+use crate::parquet::format::{Codec, Encoding, PageType};
+use crate::parquet::thrift::Struct;
 
 /// Compressing smaller pages takes half of the CPU of small segments, and saves 5 % of their bytes.
 pub const TOO_SMALL_TO_COMPRESS: usize = 128;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::bytes;
 use super::numbers::Number;
-use super::packing::{Runs, hybrid};
+use crate::parquet::packing::{Runs, hybrid};
 use crate::values::strings::{self, Strings};
 
 /// Buffers that one column after the other uses.

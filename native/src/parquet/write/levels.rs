@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::Error;
-use super::packing::{Runs, bit_width, hybrid, put_run};
+use crate::parquet::packing::{Runs, bit_width, hybrid, put_run};
 use crate::values::leaf::{Leaf, Levels};
 
 /// Some of a leaf's slots, and the values in them.

@@ -1,9 +1,9 @@
 //! Columns of byte strings, of any length or of one.
 
 use super::column::{Bounds, Choice, Column, DICTIONARIES, Order};
-use super::delta::{self, Widths};
 use super::dictionary::{self, Scratch};
-use super::format::{Encoding, PhysicalType};
+use crate::parquet::delta::{self, Widths};
+use crate::parquet::format::{Encoding, PhysicalType};
 use crate::values::strings::Strings;
 
 /// Longer values are cut in statistics, which hold the least and the greatest one.

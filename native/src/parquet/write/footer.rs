@@ -1,13 +1,13 @@
 //! A file's footer.
 
 use super::column::Bounds;
-use super::field_ids::{
+use super::page::Placed;
+use crate::parquet::field_ids::{
     column_chunk, column_meta_data, column_order, file_meta_data, key_value, page_encoding_stats,
     row_group, statistics,
 };
-use super::format::{Encoding, MAGIC, PageType, PhysicalType};
-use super::page::Placed;
-use super::thrift::Struct;
+use crate::parquet::format::{Encoding, MAGIC, PageType, PhysicalType};
+use crate::parquet::thrift::Struct;
 
 /// Enough for data pages with anything that version 1 of the format did not have.
 const VERSION: i32 = 2;
