@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,18 @@ def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
     assert capsys.readouterr().out == "lag-orders 0 1 messages, 2 records\n"
 
 
+def test_one_record_goes_all_the_way_as_the_design_shows_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    shown = doctest.DocTestParser().get_doctest(
+        "".join(snippets("pycon", page)), {}, "design.md", None, None
+    )
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert (runner.run(shown, clear_globs=False).failed, runner.tries > 20) == (0, True)
+    shown.globs["producer"].close()
+    shown.globs["consumer"].close()
+
+
 def test_the_readmes_error_is_the_one_that_users_see() -> None:
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns  # noqa: PLC0415
     from columnar_kafka.errors import RowError  # noqa: PLC0415
@@ -197,6 +210,18 @@ def test_the_options_of_landing_are_in_the_table_as_they_are() -> None:
             assert values == ", ".join(bold(f"`{each}`", each == default) for each in choices)
         elif default:
             assert values == bold(str(default), True)
+
+
+def test_no_cell_of_a_table_is_longer_than_can_be_read() -> None:
+    long = [
+        f"{page.name}: {cell[:60]}"
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+        for cell in re.split(r"(?<!\\)\|", line)
+        if len(cell.strip()) > 200
+    ]
+    assert long == []
 
 
 def documented(name: str) -> str:
