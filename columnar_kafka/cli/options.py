@@ -193,17 +193,17 @@ def takes(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _parameters(of: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+def _parameters(of: Any) -> Iterator[inspect.Parameter]:
     """Yield the options of a function or a dataclass."""
     for each in inspect.signature(of, eval_str=True).parameters.values():
-        if not isinstance(each.annotation, type) or not is_dataclass(each.annotation):
+        kind: Any = each.annotation
+        if not is_dataclass(each.annotation):
             yield each
-        elif stated := tuple(options_of(each.annotation)):
-            unset = each.annotation()
+        elif stated := tuple(options_of(kind)):
             for name, option in stated:
-                yield _parameter(name, option, getattr(unset, name))
+                yield _parameter(name, option, getattr(kind(), name))
         else:
-            yield from _parameters(each.annotation)
+            yield from _parameters(kind)
 
 
 def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
@@ -228,17 +228,15 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
     )
 
 
-def _arguments(of: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(of: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a function or a dataclass is called with: its own values, and its dataclasses."""
     return {
-        name: _made(each.annotation, values)
-        if isinstance(each.annotation, type) and is_dataclass(each.annotation)
-        else values[name]
+        name: _made(each.annotation, values) if is_dataclass(each.annotation) else values[name]
         for name, each in inspect.signature(of, eval_str=True).parameters.items()
     }
 
 
-def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def _made(kind: Any, values: Mapping[str, Any]) -> Any:
     names = [name for name, _ in options_of(kind)]
     if not names:
         return kind(**_arguments(kind, values))

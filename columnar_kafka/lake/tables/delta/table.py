@@ -109,9 +109,8 @@ class DeltaLakeTable(LakeTable):
 
         Args:
             root: a path, a ``file:`` URI (percent signs are not decoded), or the URL of `files`.
-            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
-            reland: go on after a restore from the fences that it brought back
-                (``table.after.restore=reland``).
+            allow_gaps: see `LakeTable`.
+            reland: see `LakeTable`.
             growth: add columns that the topic has and the table lacks (``table.growth``); without
                 it only to tables that were created here.
             partition_by: the partition columns of a new table (``table.partition.by``).

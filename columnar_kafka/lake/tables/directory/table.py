@@ -98,7 +98,7 @@ class ParquetDirectory(LakeTable):
         Args:
             root: a path, a ``file:`` URI as Spark takes it (percent signs are not decoded), or the
                 URL of `files`.
-            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
+            allow_gaps: see `LakeTable`.
             files: the file system or object store; by default this machine's.
 
         Raises:

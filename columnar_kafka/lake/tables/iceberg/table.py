@@ -164,9 +164,8 @@ class IcebergTable(LakeTable):
                 With ``name`` alone they come from pyiceberg's own configuration.
             storage: keys of the object store of the files (``aws_region``, …), which become
                 properties of the catalog.
-            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
-            reland: go on after a rollback from the fences that it brought back
-                (``table.after.restore=reland``).
+            allow_gaps: see `LakeTable`.
+            reland: see `LakeTable`.
             growth: add columns that the topic has and the table lacks, and widen those that are
                 too narrow (``table.growth``); without it only where the table was created here.
             partition_by: what a new table is partitioned by (``table.partition.by``).
