@@ -54,7 +54,7 @@ $(BIN)/.native: $(BIN)/.installed $(shell git ls-files native)
 
 $(BIN)/.profiled: $(BIN)/.native benchmarks/workload.py
 	@$(BIN)/python native/profiled.py
-	@touch $@
+	@test ! -e native/core.profdata || touch $@
 
 demo: install  ## the whole way: produce, read, land, compare every record, write demo-report.html
 	$(BIN)/columnar-kafka demo
@@ -133,7 +133,7 @@ APART := requirements/third-parties
 
 lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra stores --group dev --group bench \
+	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra stores --group dev \
 		--output-file $(LOCK) pyproject.toml
 	for each in $(basename $(wildcard $(APART)/*.in)); do \
 		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \

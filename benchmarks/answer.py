@@ -1,4 +1,4 @@
-"""What a question finds: figures for tables, claims with targets, lines for plots."""
+"""What a question finds: figures for tables, and claims with targets."""
 
 from __future__ import annotations
 
@@ -27,24 +27,12 @@ class Figure:
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Plot:
-    """Lines over numbers, by name."""
-
-    title: str
-    x: str
-    y: str
-    lines: dict[str, list[tuple[float, float]]]
-    log: bool = True
-
-
 @dataclass
 class Answer:
     """Everything that a question has found."""
 
     figures: list[Figure] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
-    plots: list[Plot] = field(default_factory=list)
 
     def add(self, case: str, who: str, metric: str, values: Sequence[float] | float) -> None:
         """Add one cell."""
@@ -105,5 +93,4 @@ class Answer:
         return cls(
             [Figure(**rounds(each)) for each in found["figures"]],
             [Claim(**rounds(each)) for each in found["claims"]],
-            [Plot(**each) for each in found["plots"]],
         )

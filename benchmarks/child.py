@@ -127,10 +127,6 @@ class Child:
         self.start_call(method, *arguments)
         return self._answer()
 
-    def is_done(self, seconds: float) -> bool:
-        """Wait so long for the call that was started; say whether `result` would block no more."""
-        return self._connection.poll(seconds)
-
     def start_call(self, method: str, *arguments: Any) -> None:
         """Begin a call; `result` waits for it."""
         self.wait()

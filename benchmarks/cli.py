@@ -39,7 +39,7 @@ def main(
     ] = False,
     against: Annotated[str, typer.Option(help="A revision, for the question of that name.")] = "",
 ) -> None:
-    """Measure, and write docs/benchmarks.md and .bench/benchmarks.html.
+    """Measure, and write docs/benchmarks.md.
 
     A short run measures nothing that counts: it writes to .bench/short.
     """
@@ -61,9 +61,9 @@ def main(
         )
     answers = report.kept(folder / "answers.json", QUESTIONS)
     document = folder / "benchmarks.md" if short else ROOT / "docs" / "benchmarks.md"
-    report.write(answers, document=document, page=folder / "benchmarks.html")
+    report.write(answers, document)
     _print_claims([each for each in answers if each.name in asked])
-    out.print(f"{document}, {folder / 'benchmarks.html'}", soft_wrap=True)
+    out.print(str(document), soft_wrap=True)
 
 
 def _ask(name: str, *, rounds: int, short: bool, against: str) -> Answered:

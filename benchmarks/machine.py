@@ -15,17 +15,8 @@ import psutil
 
 from columnar_kafka import native
 
-PACKAGES = (
-    "confluent-kafka",
-    "pyarrow",
-    "orjson",
-    "msgspec",
-    "fastavro",
-    "pyruhvro",
-    "protobuf",
-    "attrs",
-    "pydantic",
-)
+PROFILE = Path(__file__).parents[1] / "native/core.profdata"
+PACKAGES = ("confluent-kafka", "pyarrow", "orjson", "fastavro", "pyruhvro")
 
 
 @dataclass(frozen=True)
@@ -56,12 +47,18 @@ class Machine:
                     *(f"{name} {version(name)}" for name in PACKAGES),
                 ]
             ),
-            native_core="on" if native.enabled else f"off: {native.reason}",
+            native_core=_native_core(),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return asdict(self)
+
+
+def _native_core() -> str:
+    if not native.enabled:
+        return f"off: {native.reason}"
+    return "on" if PROFILE.exists() else "on, compiled without a profile"
 
 
 def _processor() -> str:

@@ -1,4 +1,4 @@
-"""What was found, as docs/benchmarks.md and as a page with plots.
+"""What was found, as docs/benchmarks.md.
 
 The answers of earlier runs are kept in a file, so that questions can be asked one at a time.
 """
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from benchmarks import plots
 from benchmarks.answer import Answer
 from benchmarks.machine import Machine
 from benchmarks.measured import Claim, Spread
@@ -72,24 +71,19 @@ def kept(path: Path, questions: Mapping[str, Any]) -> list[Answered]:
     ]
 
 
-def write(answers: Sequence[Answered], *, document: Path, page: Path) -> None:
-    """Write both; existing files are replaced."""
+def write(answers: Sequence[Answered], document: Path) -> None:
+    """Write the document; an existing file is replaced."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("benchmarks", ""),
-        autoescape=jinja2.select_autoescape(["html"]),
+        autoescape=False,  # noqa: S701 - it is no HTML
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    content: dict[str, Any] = {
-        "answers": answers,
-        "groups": grouped(answers),
-        "draw": plots.draw,
-        "bars": plots.bars,
-    }
-    for path, template in (document, "report.md.j2"), (page, "report.html.j2"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(environment.get_template(template).render(content), encoding="utf-8")
+    template = environment.get_template("report.md.j2")
+    document.parent.mkdir(parents=True, exist_ok=True)
+    text = template.render(answers=answers, groups=grouped(answers))
+    document.write_text(text, encoding="utf-8")
 
 
 def grouped(answers: Sequence[Answered]) -> dict[str, list[tuple[str, Claim]]]:

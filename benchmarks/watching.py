@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from itertools import cycle
 from pathlib import Path
@@ -13,12 +12,13 @@ from deltalake import DeltaTable
 
 from benchmarks import data
 from benchmarks.child import Child, Children
+from benchmarks.competitors import OURS
 from benchmarks.competitors import competitor as make_competitor
 from benchmarks.measured import UnequalError
 from benchmarks.sending import FLUSH_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from benchmarks.bench import Bench
 
@@ -34,14 +34,12 @@ _BURST: Final = 20  # records a millisecond
 class Producing:
     """Sends at a rate; lives in a child."""
 
-    def __init__(
-        self, competitor: str, servers: str, topic: str, linger_ms: float | None = None
-    ) -> None:
+    def __init__(self, servers: str, topic: str) -> None:
         log = data.load("log")
         self._rows, self._topic = log.block(1_000, fresh=False), topic
-        sender = make_competitor(competitor, log)
-        self._encode = sender.encode
-        self._producer = sender.producer(servers, [topic], linger_ms=linger_ms)
+        ours = make_competitor(OURS, log)
+        self._encode = ours.encode
+        self._producer = ours.producer(servers, [topic])
 
     def send(self, count: int) -> float:
         """Send `count` records with the time in each, and return how many it were a second."""
@@ -98,18 +96,7 @@ def _delta_files(place: str) -> Iterable[str]:
     return DeltaTable(place).file_uris() if DeltaTable.is_deltatable(place) else ()
 
 
-def _spark_files(place: str) -> Iterator[str]:
-    """Yield what Spark's own readers see of the table of its sink of files."""
-    for log in Path(place, "_spark_metadata").glob("[0-9]*"):
-        for entry in log.read_text().splitlines()[1:]:
-            yield json.loads(entry)["path"].removeprefix("file://")
-
-
-_FILES: Final[dict[str, Any]] = {
-    "parquet": _directory_files,
-    "delta": _delta_files,
-    "spark": _spark_files,
-}
+_FILES: Final[dict[str, Any]] = {"parquet": _directory_files, "delta": _delta_files}
 
 
 def records(bench: Bench) -> int:
@@ -122,8 +109,6 @@ def watched(
     topic: str,
     table: tuple[str, str],
     land: Callable[[], object],
-    sender: str,
-    linger_ms: float | None = None,
 ) -> dict[str, float]:
     """Send a round's records to a topic, and watch a table; return all metrics but `SHARE`.
 
@@ -132,14 +117,9 @@ def watched(
         topic: it has `PARTITIONS`.
         table: its format, and where it is.
         land: called before the first record is sent; returns while records land.
-        sender: the competitor that sends.
-        linger_ms: its linger; its default without it.
     """
     count = records(bench)
-    start = {
-        "send": Child(Producing, sender, bench.servers, topic, linger_ms),
-        "watch": Child(Watching),
-    }
+    start = {"send": Child(Producing, bench.servers, topic), "watch": Child(Watching)}
     with Children(start):
         start["send"].wait()
         land()

@@ -11,19 +11,15 @@ if TYPE_CHECKING:
 
 OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
 OURS_IN_ZSTD = "ours, compression.type=zstd"
-FASTAVRO, PYRUHVRO, PROTOBUF = "fastavro", "pyruhvro", "Protobuf"
-MSGSPEC_JSON, MSGSPEC_PACK = "msgspec JSON", "msgspec MessagePack"
+FASTAVRO, PYRUHVRO = "fastavro", "pyruhvro"
 
 _CLASSES: Final = {
     OURS: "ours.Ours",
     OURS_IN_ZSTD: "ours.OursInZstd",
     ORJSON: "with_orjson.Orjson",
     READY: "ready.Ready",
-    MSGSPEC_JSON: "with_msgspec.MsgspecJson",
-    MSGSPEC_PACK: "with_msgspec.MsgspecMessagePack",
     FASTAVRO: "with_fastavro.Fastavro",
     PYRUHVRO: "with_pyruhvro.Pyruhvro",
-    PROTOBUF: "with_protobuf.Protobuf",
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from deltalake import DeltaTable
 
-from benchmarks.answer import Answer, Plot
+from benchmarks.answer import Answer
 from benchmarks.child import Child, Clock
 from benchmarks.lakes import FORMAT_NAMES, GENERATIONS, table_in
 from benchmarks.segments import segments
@@ -67,7 +67,6 @@ def _nbytes(folder: str) -> int:
 def answer(bench: Bench) -> Answer:
     """Land in a table of each format, one after the other."""
     found = Answer()
-    lines = {}
     for name in FORMAT_NAMES:
         bench.say(name)
         child = Child(Committing, name, bench.rows(COMMITS, 3 * WINDOW))
@@ -80,6 +79,4 @@ def answer(bench: Bench) -> Answer:
             found.add(name, when, "CPU ms", cpu)
             found.add(name, when, "metadata MB", nbytes / 1e6)
         found.limit(f"{name}: CPU, {LATE} / {EARLY}", [late[1] / early[1]], AT_MOST, "×")
-        lines[name] = [(float(number), cpu) for number, cpu, _ in points]
-    found.plots.append(Plot("CPU of a commit", "commits", "ms", lines))
     return found

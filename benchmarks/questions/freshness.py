@@ -93,7 +93,7 @@ def _round(bench: Bench, table_format: str) -> dict[str, float]:
         ingest = Child(Ingesting, table_format, bench.servers, topic, place)
         with Children({"ingest": ingest}):
             start = partial(ingest.call, "start")
-            found = watched(bench, topic, (table_format, place), start, OURS)
+            found = watched(bench, topic, (table_format, place), start)
             landed, share = ingest.call("stop")
     bench.drop(topic)
     if landed != count:

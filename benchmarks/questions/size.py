@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import data
-from benchmarks.answer import Answer, Plot
+from benchmarks.answer import Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import FASTAVRO, ORJSON, OURS, OURS_IN_ZSTD
 from benchmarks.measured import Claim
@@ -78,7 +78,6 @@ def _crossing(bench: Bench, found: Answer, children: Children, most: int) -> Non
         sizes = _sizes(bench, found, f"flights, {size:,} rows", children, rows, size, full=False)
         for who, value in sizes.items():
             lines[who].append((size, value))
-    found.plots.append(Plot("flights", "rows of a segment or batch", "bytes a record", lines))
     found.limit("one flight as a segment", [lines[OURS][0][1]], ONE_RECORD, "bytes")
     rows = crossing(lines[OURS], lines[FASTAVRO])
     found.limit("smaller than Avro's batches from", [rows], CROSSING_ROWS, "rows")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.answer import Answer, Plot
+from benchmarks.answer import Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import ORJSON, OURS
 from benchmarks.measured import Spread
@@ -39,7 +39,6 @@ def answer(bench: Bench) -> Answer:
         for size in SIZES:
             _case(bench, found, writing, reading, size, rows)
     lines = {f"{what}, {each}": _line(found, what, each) for what in WHATS for each in who}
-    found.plots.append(Plot("flights", "rows of a segment", "CPU µs a record", lines))
     for what, most in zip(WHATS, (ONE_PRODUCED, ONE_CONSUMED), strict=True):
         found.limit(
             f"{what} one record as a segment", found.values(f"{what}, 1 rows", OURS), most, "µs"
