@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from columnar_kafka.native._core import RowFormat
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
-    from columnar_kafka.segment.encoder import Encoder
+    from columnar_kafka.segment.encoder import ParquetEncoder
 
 __all__ = ["TopicFormat", "TopicFormats"]
 
@@ -41,7 +41,7 @@ class TopicFormat:
     columns: RowColumns
     kafka: KafkaColumn
     schema: pa.Schema
-    encoder: Encoder
+    encoder: ParquetEncoder
     limits: SegmentLimits
     row_format: RowFormat | None = None
     """The native core's columns, where it has them all."""
