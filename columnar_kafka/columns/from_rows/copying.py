@@ -40,12 +40,12 @@ def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
     if path in schema.uuids:
         return _uuid_text if pa.types.is_string(arrow) else _uuid_bytes
     if pa.types.is_nested(arrow):
-        copy = _nested(arrow, path, schema)
+        copy = copier_of(arrow, path, schema)
         return compiled(arrow, path, schema, copy, element)
     return _binary if AcceptedTypes(field, path).is_binary else None
 
 
-def _nested(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
+def copier_of(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     if pa.types.is_struct(arrow):
         return _struct(arrow, path, schema)
     return (_map if pa.types.is_map(arrow) else _list)(arrow, path, schema)

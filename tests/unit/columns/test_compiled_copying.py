@@ -29,7 +29,7 @@ class Copies:
 
     def __init__(self, schema: RecordSchema, field: pa.Field) -> None:
         self.left = 0
-        self.copy = copying._nested(field.type, field.name, schema)
+        self.copy = copying.copier_of(field.type, field.name, schema)
         self.compiled = compiled(field.type, field.name, schema, self._other, copying.element)
 
     def _other(self, value: Any) -> Any:
