@@ -26,6 +26,7 @@ class Api(IntEnum):
     """API keys of Kafka's protocol."""
 
     PRODUCE = 0
+    FETCH = 1
     LIST_OFFSETS = 2
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9

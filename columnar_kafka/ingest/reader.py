@@ -83,7 +83,7 @@ class TopicReader:
             KafkaException: Kafka does not answer.
         """
         numbers = tuple(partitions)
-        starts = self._group_starts(numbers, fences)
+        starts = self._starts(numbers, fences)
         found = self._watermarks(numbers)  # later: an end is not before a start
         self._progress = {
             number: self._first_progress(number, fences, starts, *found[number])
@@ -218,11 +218,24 @@ class TopicReader:
             return low
         if start == "latest":
             return min(starts.get(number, low), end)  # one without a start was added since
-        if not isinstance(start, datetime):
-            return _named(start, number, "start")
-        time = TopicPartition(self._topic, number, int(start.timestamp() * 1000))
-        [found] = self._consumer.offsets_for_times([time], timeout=_TIMEOUT)
-        return end if found.offset < 0 else found.offset
+        if isinstance(start, datetime):
+            return starts.get(number, end)
+        return _named(start, number, "start")
+
+    def _starts(self, numbers: tuple[int, ...], fences: Mapping[str, Fence]) -> Mapping[int, int]:
+        """Return where partitions start of which the table has nothing, if Kafka is to say."""
+        start = self._settings.start
+        new = [each for each in numbers if self._source(each).fence not in fences]
+        if new and start == "latest":
+            return self._group_starts(numbers, fences)
+        return self._starts_at(new, start) if new and isinstance(start, datetime) else {}
+
+    def _starts_at(self, numbers: Iterable[int], start: datetime) -> Mapping[int, int]:
+        """Return the first offset from a time on, of each partition that has one."""
+        time = int(start.timestamp() * 1000)
+        asked = [TopicPartition(self._topic, each, time) for each in numbers]
+        found = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT)
+        return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def _group_starts(
         self, numbers: tuple[int, ...], fences: Mapping[str, Fence]
@@ -233,9 +246,6 @@ class TopicReader:
         where: what comes from then on has to land, though this process may die before its first
         commit. So a partition that is not among them was added later.
         """
-        is_known = [self._source(each).fence in fences for each in numbers]
-        if self._settings.start != "latest" or all(is_known):
-            return {}
         metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT)
         everywhere = {*metadata.topics[self._topic].partitions, *numbers}
         starts = self._committed(everywhere)

@@ -19,6 +19,10 @@ mod produce;
 mod python;
 mod values;
 
+/// For what its own documentation says cannot be compiled.
+#[doc(hidden)]
+pub use python::py::Ref;
+
 #[pyo3::pymodule(gil_used = true)]
 mod _core {
     use pyo3::prelude::*;

@@ -99,6 +99,9 @@ CASES = [
     ("segments", "latest", True),
     ("records", "latest", True),
     ("ranges", "latest", True),
+    # With availableNow.
+    ("segments", "latest", False),
+    ("records", "latest", False),
     # These ask where they end before they ask where they start.
     ("ranges", "latest", False),
     ("ranges", "earliest", False),

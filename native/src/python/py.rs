@@ -24,6 +24,23 @@ use crate::python::dict_items::Dict;
 use crate::python::text::Text;
 
 /// A reference that its owner keeps alive for `'a`, during which the GIL is held.
+///
+/// ```no_run
+/// pyo3::Python::attach(|py| _core::Ref::none(py).is_none());
+/// ```
+///
+/// It cannot be kept for longer, nor used where others may have the GIL:
+///
+/// ```compile_fail
+/// pyo3::Python::attach(|py| _core::Ref::none(py)).is_none();
+/// ```
+///
+/// ```compile_fail
+/// pyo3::Python::attach(|py| {
+///     let held = _core::Ref::none(py);
+///     py.detach(|| held.is_none())
+/// });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Ref<'a>(NonNull<ffi::PyObject>, PhantomData<(&'a ffi::PyObject, Python<'a>)>);

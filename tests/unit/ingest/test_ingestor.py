@@ -404,8 +404,15 @@ def test_messages_deleted_before_they_landed_stop_it(
     assert rows(lake) == [0, 1, 6, 7]
 
 
+@pytest.mark.parametrize(
+    ("start", "requests"), [("earliest", 2), (datetime(2024, 1, 1, tzinfo=timezone.utc), 3)]
+)
 def test_of_all_partitions_is_asked_at_once(
-    kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
+    kafka: FakeKafka,
+    lake: DirectoryLake,
+    monkeypatch: pytest.MonkeyPatch,
+    start: Any,
+    requests: int,
 ) -> None:
     """One after the other, hundreds of partitions would outlast `max.poll.interval.ms`."""
     asked: list[int] = []
@@ -417,9 +424,9 @@ def test_of_all_partitions_is_asked_at_once(
 
     monkeypatch.setattr(ingestor, "StockConsumer", Asking)
     kafka.create_topic("wide", 30)
-    settings = IngestSettings(stop_at_end=True, topic_generation="g")
+    settings = IngestSettings(stop_at_end=True, topic_generation="g", start=start)
     Ingestor(CONFIG, "wide", lake.table(), settings).run()
-    assert asked == [30, 30]
+    assert asked == [30] * requests
 
 
 def test_a_plain_message_stops_it_and_is_named(kafka: FakeKafka, lake: DirectoryLake) -> None:

@@ -20,6 +20,7 @@ from segments import numbers, segment, segments
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import NotLandedError, TopicGeneration
+from columnar_kafka.lake.tables.bounds import repair
 from columnar_kafka.lake.tables.commit_record import CommitRecord, check_witness
 from columnar_kafka.lake.tables.delta.schema import delta_schema, refuse_features
 from columnar_kafka.lake.tables.delta.statistics import file_statistics, indexed_columns
@@ -372,6 +373,45 @@ def test_features_that_change_no_append_are_taken(lake: DeltaLake) -> None:
     DeltaTable(str(lake.root)).alter.set_table_properties(properties)
     put(lake.table(), [0])
     assert rows(lake) == numbers([0])
+
+
+VECTOR = {
+    "storageType": "i",
+    "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+    "sizeInBytes": 40,
+    "cardinality": 6,
+}
+
+
+def test_a_vector_of_deleted_rows_outlasts_landing_growth_and_checkpoints(lake: DeltaLake) -> None:
+    """What states the file anew would bring the rows back."""
+    feature = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **feature}
+    known = lake.table()
+    put(known, [0])
+    landed = (lake.root / f"_delta_log/{1:020}.json").read_text().splitlines()
+    [add] = [json.loads(line)["add"] for line in landed if line.startswith('{"add"')]
+    lake.load().alter.set_table_properties({"delta.checkpointInterval": "1"})
+    removed = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
+    deletes: list[dict[str, Any]] = [
+        {"commitInfo": {"timestamp": 1, "operation": "DELETE"}},
+        {"protocol": protocol},
+        {"remove": removed},
+        {"add": {**add, "deletionVector": VECTOR}},
+    ]
+    lines = "".join(f"{json.dumps(each)}\n" for each in deletes)
+    (lake.root / f"_delta_log/{3:020}.json").write_text(lines)
+    put(known, range(2))
+    grown = segment(pa.table({"n": [5], "more": ["x"]}), offset=2, number=2)
+    assert land([grown], table=known, generations=GENERATIONS).landed.messages == 1
+    for change in (lambda: known.compact(1 << 20), lambda: repair(known)):
+        with pytest.raises(LakeError, match="deletion vectors may have deleted rows"):
+            change()
+    newest = max(lake.root.glob("_delta_log/*.checkpoint.parquet"))
+    files = [each for each in pq.read_table(newest)["add"].to_pylist() if each]
+    assert len(files) == 3
+    [vector] = [each["deletionVector"] for each in files if each["path"] == add["path"]]
+    assert {**vector, **VECTOR} == vector
 
 
 def test_a_protocol_that_is_not_known_is_refused(lake: DeltaLake) -> None:

@@ -126,6 +126,11 @@ def test_texts_whose_cut_ends_before_what_is_no_character_land(lake: Any, last: 
     ask(lake, landed(lake, pa.table({name: ["", text, None] for name, text in texts.items()})))
 
 
+def test_bytes_whose_cut_nothing_follows_land(lake: Any) -> None:
+    data = [b"\xff" * 40, b"a" * 15 + b"\xff" * 20, b"", None]
+    ask(lake, landed(lake, pa.table({"data": data})))
+
+
 @pytest.mark.parametrize("x", [math.nan, math.inf])
 def test_nan_in_what_is_encoded_anew_is_found(lake: Any, x: float) -> None:
     if isinstance(lake, DirectoryLake):

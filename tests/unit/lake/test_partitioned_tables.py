@@ -354,6 +354,17 @@ def test_a_number_whose_truncation_its_type_lacks_is_a_dead_letter(
     ask(lake, pa.table({"i": pa.array(landing, kind)}))
 
 
+@pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff"])
+@pytest.mark.parametrize("by", ["truncate(3, text)", "bucket(4, text)", "text"])
+def test_texts_before_what_is_no_character_are_found_in_their_partitions(
+    tmp_path: Path, by: str, last: str
+) -> None:
+    lake = IcebergLake(tmp_path / "lake")
+    data = pa.table({"text": [f"ab{last}x", f"ab{last}", last * 20, "ab", None]})
+    put(lake, data, partition_by=[by])
+    ask(lake, data)
+
+
 @pytest.mark.parametrize("by", ["at", "day(at)", "hour(at)", "month(at)"])
 def test_a_time_that_cannot_be_a_partitions_is_a_dead_letter(tmp_path: Path, by: str) -> None:
     letters = DirectoryLake(tmp_path / "dead")

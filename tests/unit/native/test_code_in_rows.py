@@ -11,6 +11,8 @@ import itertools
 import signal
 import subprocess
 import sys
+import threading
+import time
 import types
 import zoneinfo
 from contextlib import contextmanager
@@ -124,6 +126,76 @@ def test_a_handler_that_produces_flushes_or_purges_does_so_between_two_rows(
     found = [value["n"] for value in reports if "n" in value]
     assert sorted(found) == [*range(-produced, 0), *range(20_001)]
     assert sorted(value["other"] for value in reports if "other" in value) == [*range(produced)]
+
+
+@NUMBERS
+def test_a_handler_that_sets_schemas_does_so_between_two_rows(
+    number: Callable[[int], Any],
+) -> None:
+    kafka, reports, errors, calls = FakeKafka(), Reports(), [], itertools.count()
+    kafka.create_topic("money", 1)
+    with kafka.Producer(ENCODED | {"columnar.linger.ms": 5, "on_delivery": reports}) as producer:
+        producer.set_schema("money", MONEY)
+
+        def handle() -> None:
+            try:
+                n = next(calls)
+                producer.set_schema(f"other{n % 10}", pa.schema([("n", pa.int64())]))
+                producer.set_schema("money", MONEY)
+            except Exception as error:  # noqa: BLE001 - as above
+                errors.append(error)
+
+        with handled(handle):
+            for n in itertools.count():
+                call_in_c(producer.produce, (("money", money(n, number)) for _ in range(100)))
+                if next(calls) > 100:
+                    break
+        producer.flush()
+    assert errors == []
+    assert [value["n"] for value in reports] == [each for each in range(n + 1) for _ in range(100)]
+
+
+@NUMBERS
+def test_another_topic_takes_rows_of_another_thread_while_a_handler_waits(
+    number: Callable[[int], Any],
+) -> None:
+    """It lets go of the GIL, wherever it runs."""
+    kafka, reports, errors, ended = FakeKafka(), Reports(), [], threading.Event()
+    waits, produced = 0, 0
+    for topic in ("money", "other"):
+        kafka.create_topic(topic, 1)
+    with kafka.Producer(ENCODED | {"columnar.linger.ms": 5, "on_delivery": reports}) as producer:
+        producer.set_schema("money", MONEY)
+        producer.set_schema("other", pa.schema([("other", pa.int64())]))
+
+        def produce() -> None:
+            nonlocal produced
+            try:
+                while not ended.is_set():
+                    producer.produce("other", {"other": produced})
+                    produced += 1
+            except Exception as error:  # noqa: BLE001 - as above
+                errors.append(error)
+
+        def handle() -> None:
+            nonlocal waits
+            before = produced
+            waits += 1
+            while produced == before and not errors:
+                time.sleep(0)
+
+        other = threading.Thread(target=produce)
+        other.start()
+        count = itertools.count()
+        with handled(handle):
+            while waits < 30 and not errors:
+                call_in_c(producer.produce, (("money", money(next(count), number)) for _ in "ab"))
+        ended.set()
+        other.join()
+        producer.flush()
+    assert errors == []
+    assert [value["n"] for value in reports if "n" in value] == [*range(next(count))]
+    assert [value["other"] for value in reports if "other" in value] == [*range(produced)]
 
 
 @NUMBERS
