@@ -13,11 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
@@ -25,11 +21,7 @@ from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.aside.set_aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS
 from columnar_kafka.lake.landing.stage import stage
-from columnar_kafka.lake.model import (
-    SourceMessage,
-    StageResult,
-    TopicGeneration,
-)
+from columnar_kafka.lake.model import SourceMessage, StageResult, TopicGeneration
 from columnar_kafka.lake.options import LakeOptions, options_of
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.tables.files import hide_password

@@ -24,13 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.model import (
-    CompactResult,
-    Fitting,
-    LandedFile,
-    NotLandedError,
-    unlandable,
-)
+from columnar_kafka.lake.model import CompactResult, Fitting, LandedFile, NotLandedError, unlandable
 from columnar_kafka.lake.partition import check_same
 from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.bounds import as_wrong, read_footer, stage_copy, with_nan

@@ -24,11 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 
 from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import LakeError
@@ -44,12 +40,7 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.partition import check_same, parse_terms
 from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.bounds import stage_copy
-from columnar_kafka.lake.tables.commit_record import (
-    CREATED,
-    CommitRecord,
-    check_witness,
-    may_grow,
-)
+from columnar_kafka.lake.tables.commit_record import CREATED, CommitRecord, check_witness, may_grow
 from columnar_kafka.lake.tables.files import (
     check_staged,
     plain_uri,
