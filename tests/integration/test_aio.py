@@ -69,7 +69,7 @@ def record(message: Any) -> tuple[Any, ...]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("encoding", ["parquet", "none"])
-def test_many_records_arrive_as_their_futures_say(
+async def test_many_records_arrive_as_their_futures_say(
     kafka: LocalKafka, topic: TopicFactory, encoding: str
 ) -> None:
     name = topic(3)
@@ -77,23 +77,20 @@ def test_many_records_arrive_as_their_futures_say(
     settings = {"columnar.encoding": encoding, "enable.idempotence": True}
     settings |= {"columnar.segment.rows": 500}  # so there are several in each partition
 
-    async def main() -> list[Any]:
-        async with make(kafka, **settings) as producer:
-            if encoding == "parquet":
-                await producer.set_schema(name, SCHEMA)
-            futures = [
-                await producer.produce(
-                    name,
-                    row(n) if encoding == "parquet" else b"%d" % n,
-                    f"key {n % 100}",
-                    headers=[("h", b"%d" % n), ("h", None)],
-                    timestamp=1000 + n,
-                )
-                for n in range(COUNT)
-            ]
-            return await asyncio.gather(*futures)
-
-    messages = asyncio.run(main())
+    async with make(kafka, **settings) as producer:
+        if encoding == "parquet":
+            await producer.set_schema(name, SCHEMA)
+        futures = [
+            await producer.produce(
+                name,
+                row(n) if encoding == "parquet" else b"%d" % n,
+                f"key {n % 100}",
+                headers=[("h", b"%d" % n), ("h", None)],
+                timestamp=1000 + n,
+            )
+            for n in range(COUNT)
+        ]
+        messages = await asyncio.gather(*futures)
     if encoding == "parquet":
         found = read(kafka.bootstrap_servers, name)
         assert found == sorted((record(each) for each in messages), key=lambda each: each[5:])
@@ -113,33 +110,28 @@ def test_many_records_arrive_as_their_futures_say(
 
 
 @pytest.mark.kafka
-def test_arrow_data_arrives(kafka: LocalKafka, topic: TopicFactory) -> None:
+async def test_arrow_data_arrives(kafka: LocalKafka, topic: TopicFactory) -> None:
     name = topic()
 
-    async def main() -> Any:
-        async with make(kafka) as producer:
-            await producer.set_schema(name, SCHEMA)
-            table = pa.Table.from_pylist([row(n) for n in range(COUNT)], SCHEMA)
-            return await (await producer.produce_arrow(name, table))
-
-    assert asyncio.run(main()).records == COUNT
+    async with make(kafka) as producer:
+        await producer.set_schema(name, SCHEMA)
+        table = pa.Table.from_pylist([row(n) for n in range(COUNT)], SCHEMA)
+        report = await (await producer.produce_arrow(name, table))
+    assert report.records == COUNT
     assert [each[1] for each in read(kafka.bootstrap_servers, name)] == list(map(row, range(COUNT)))
 
 
 @pytest.mark.kafka
-def test_what_fails_fails_alone(kafka: LocalKafka, topic: TopicFactory) -> None:
+async def test_what_fails_fails_alone(kafka: LocalKafka, topic: TopicFactory) -> None:
     """A row that does not fit, one that no broker would take, and a cancelled future."""
     name = topic()
 
-    async def main() -> list[Any]:
-        async with make(kafka) as producer:
-            await producer.set_schema(name, SCHEMA)
-            rows = [row(1), {"n": "x", "text": ""}, {"n": 2, "text": noise(2_000_000)}, row(3)]
-            futures = [await producer.produce(name, each) for each in rows]
-            futures[0].cancel()
-            return await asyncio.gather(*futures, return_exceptions=True)
-
-    cancelled, unfit, large, stored = asyncio.run(main())
+    async with make(kafka) as producer:
+        await producer.set_schema(name, SCHEMA)
+        rows = [row(1), {"n": "x", "text": ""}, {"n": 2, "text": noise(2_000_000)}, row(3)]
+        futures = [await producer.produce(name, each) for each in rows]
+        futures[0].cancel()
+        cancelled, unfit, large, stored = await asyncio.gather(*futures, return_exceptions=True)
     assert isinstance(cancelled, asyncio.CancelledError)
     assert isinstance(unfit, KafkaException)
     assert unfit.args[0].code() == KafkaError._VALUE_SERIALIZATION
@@ -155,28 +147,26 @@ def noise(length: int) -> str:
 
 
 @pytest.mark.kafka
-def test_a_broker_that_does_not_answer_is_waited_for(
+async def test_a_broker_that_does_not_answer_is_waited_for(
     kafka: LocalKafka, topic: TopicFactory
 ) -> None:
     """produce waits for room, close for the broker; then all records are there, in order."""
     name, count = topic(), 500
 
-    async def main() -> list[Any]:
-        producer = make(kafka, queue__buffering__max__messages=100, columnar__linger__ms=50)
-        await producer.set_schema(name, SCHEMA)
-        kafka.nodes[0].suspend()
-        try:
-            tasks = [asyncio.create_task(producer.produce(name, row(n))) for n in range(count)]
-            await asyncio.wait(tasks[:100])
-            done, _ = await asyncio.wait(tasks, timeout=0.5)
-        finally:
-            kafka.nodes[0].resume()
-        assert len(done) == 100
-        futures = await asyncio.gather(*tasks)
-        await producer.close()
-        return [each.result() for each in futures]
-
-    assert [each.value() for each in asyncio.run(main())] == list(map(row, range(count)))
+    producer = make(kafka, queue__buffering__max__messages=100, columnar__linger__ms=50)
+    await producer.set_schema(name, SCHEMA)
+    kafka.nodes[0].suspend()
+    try:
+        tasks = [asyncio.create_task(producer.produce(name, row(n))) for n in range(count)]
+        await asyncio.wait(tasks[:100])
+        done, _ = await asyncio.wait(tasks, timeout=0.5)
+    finally:
+        kafka.nodes[0].resume()
+    assert len(done) == 100
+    futures = await asyncio.gather(*tasks)
+    await producer.close()
+    messages = [each.result() for each in futures]
+    assert [each.value() for each in messages] == list(map(row, range(count)))
     assert [each[0] for each in read(kafka.bootstrap_servers, name)] == list(range(count))
 
 
@@ -198,7 +188,7 @@ def test_a_second_loop_goes_on_where_the_first_has_ended(
 
 
 @pytest.mark.kafka
-def test_consumed_offsets_are_committed_with_their_output(
+async def test_consumed_offsets_are_committed_with_their_output(
     kafka: LocalKafka, topic: TopicFactory
 ) -> None:
     source, target = topic(), topic()
@@ -210,35 +200,32 @@ def test_consumed_offsets_are_committed_with_their_output(
         "columnar.encoding": "parquet",
     }
 
-    async def main() -> None:
-        async with make(kafka) as producer:
-            await producer.set_schema(source, SCHEMA)
-            for n in range(4):
-                await producer.produce(source, row(n))
-        consumer = Consumer(settings)
-        consumer.subscribe([source])
-        async with make(kafka, **{"transactional.id": f"copy-{source}"}) as producer:
-            await producer.set_schema(target, SCHEMA)
-            await producer.init_transactions()
-            for commits in (False, True):
-                await producer.begin_transaction()
-                message = await asyncio.to_thread(consumer.poll, 120)
-                assert message is not None
-                future = await producer.produce(target, message.value())
-                at = confluent_kafka.TopicPartition(source, 0, message.offset() + 1)
-                group = consumer.consumer_group_metadata()
-                await producer.send_offsets_to_transaction([at], group)
-                if commits:
-                    await producer.commit_transaction()
-                    assert future.result().value() == row(1)
-                else:
-                    await producer.abort_transaction()
-                    assert isinstance(future.exception(), KafkaException)
-        committed = consumer.committed([confluent_kafka.TopicPartition(source, 0)], 120)
-        assert committed[0].offset == at.offset
-        consumer.close()
-
-    asyncio.run(main())
+    async with make(kafka) as producer:
+        await producer.set_schema(source, SCHEMA)
+        for n in range(4):
+            await producer.produce(source, row(n))
+    consumer = Consumer(settings)
+    consumer.subscribe([source])
+    async with make(kafka, **{"transactional.id": f"copy-{source}"}) as producer:
+        await producer.set_schema(target, SCHEMA)
+        await producer.init_transactions()
+        for commits in (False, True):
+            await producer.begin_transaction()
+            message = await asyncio.to_thread(consumer.poll, 120)
+            assert message is not None
+            future = await producer.produce(target, message.value())
+            at = confluent_kafka.TopicPartition(source, 0, message.offset() + 1)
+            group = consumer.consumer_group_metadata()
+            await producer.send_offsets_to_transaction([at], group)
+            if commits:
+                await producer.commit_transaction()
+                assert future.result().value() == row(1)
+            else:
+                await producer.abort_transaction()
+                assert isinstance(future.exception(), KafkaException)
+    committed = consumer.committed([confluent_kafka.TopicPartition(source, 0)], 120)
+    assert committed[0].offset == at.offset
+    consumer.close()
     assert [each[0] for each in read(kafka.bootstrap_servers, target)] == [1]
 
 

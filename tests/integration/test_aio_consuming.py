@@ -51,7 +51,7 @@ def group() -> str:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_members_come_and_go_and_each_record_comes_once(
+async def test_members_come_and_go_and_each_record_comes_once(
     kafka: LocalKafka, topic: TopicFactory, protocol: str
 ) -> None:
     """Each commits in its own callback what it has handed out."""
@@ -75,15 +75,12 @@ def test_members_come_and_go_and_each_record_comes_once(
                 found.extend(each.value()["n"] for each in messages)
                 mine += len(messages)
 
-    async def main() -> None:
-        await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 240)
-
-    asyncio.run(main())
+    await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 240)
     assert sorted(found) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("encoding", ["parquet", "none"])
-def test_cancelled_calls_lose_nothing(
+async def test_cancelled_calls_lose_nothing(
     kafka: LocalKafka, topic: TopicFactory, encoding: str
 ) -> None:
     name, count = topic(), 400
@@ -99,22 +96,19 @@ def test_cancelled_calls_lose_nothing(
     chance = random.Random(2)
     found: list[int] = []
 
-    async def main() -> None:
-        async with make(kafka, group(), **{"columnar.encoding": encoding}) as consumer:
-            await consumer.assign([TopicPartition(name, 0, 0)])
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(consumer.consume(3), 0.05)
-            await asyncio.to_thread(write)
-            while len(found) < count:
-                call = consumer.consume(chance.randint(1, 40), 0.3)
-                try:
-                    messages = await asyncio.wait_for(call, chance.random() * 0.02)
-                except asyncio.TimeoutError:
-                    messages = await consumer.consume(1, 120)
-                values = [each.value() for each in messages]
-                found.extend(each["n"] if encoding == "parquet" else int(each) for each in values)
-
-    asyncio.run(asyncio.wait_for(main(), 200))
+    async with make(kafka, group(), **{"columnar.encoding": encoding}) as consumer:
+        await consumer.assign([TopicPartition(name, 0, 0)])
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.consume(3), 0.05)
+        await asyncio.to_thread(write)
+        while len(found) < count:
+            call = consumer.consume(chance.randint(1, 40), 0.3)
+            try:
+                messages = await asyncio.wait_for(call, chance.random() * 0.02)
+            except asyncio.TimeoutError:
+                messages = await consumer.consume(1, 120)
+            values = [each.value() for each in messages]
+            found.extend(each["n"] if encoding == "parquet" else int(each) for each in values)
     assert found == list(range(count))
 
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import (
         FileWriter,
-        LakeTable,
         PartitionValues,
         SourcePartition,
         StagedFile,
     )
+    from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = [
     "LEFT_OVER",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import polars
@@ -20,7 +21,7 @@ from columnar_kafka.position import start
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -32,26 +33,20 @@ def kafka() -> FakeKafka:
     return found
 
 
-def run(
-    kafka: FakeKafka,
-    main: Callable[[AIOConsumer], Coroutine[Any, Any, Any]],
-    over: dict[str, Any] | None = None,
-    **config: Any,
-) -> None:
-    """Run a coroutine function with a consumer of topic t; `over` replaces inner methods."""
+@asynccontextmanager
+async def consuming(
+    kafka: FakeKafka, over: dict[str, Any] | None = None, **config: Any
+) -> AsyncIterator[AIOConsumer]:
+    """Yield a consumer of topic t; `over` replaces inner methods."""
     inner = type("Inner", (CancellableConsumer, kafka.Consumer), over or {})
-    made = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
-
-    async def all_of_it() -> None:
-        consumer = made({**CONFIG, **config})
-        try:
-            await consumer.assign([TopicPartition("t", 0, 0)])
-            await asyncio.wait_for(main(consumer), 60)
-        finally:
-            if not consumer._closing:
-                await consumer.close()
-
-    asyncio.run(all_of_it())
+    on_memory = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
+    consumer = on_memory({**CONFIG, **config})
+    try:
+        await consumer.assign([TopicPartition("t", 0, 0)])
+        yield consumer
+    finally:
+        if not consumer._closing:
+            await consumer.close()
 
 
 async def after(consumer: AIOConsumer) -> int:
@@ -62,11 +57,11 @@ async def after(consumer: AIOConsumer) -> int:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def test_tables_come_as_the_consumers_do(kafka) -> None:
+async def test_tables_come_as_the_consumers_do(kafka) -> None:
     put(kafka, numbers(0))
     kafka.append("t", 0, b'{"n": 3}')
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         table = await consumer.consume_arrow(9, 0, ["n"])
         assert table.to_pylist() == [{"n": n} for n in range(3)]
         assert await after(consumer) == start(1)
@@ -74,14 +69,12 @@ def test_tables_come_as_the_consumers_do(kafka) -> None:
         assert table["n"].to_pylist() == [3]
         assert await consumer.consume_arrow(9, 0) is None
 
-    run(kafka, main)
 
-
-def test_what_is_wrong_is_raised(kafka) -> None:
+async def test_what_is_wrong_is_raised(kafka) -> None:
     put(kafka, numbers(0), damage=True)
     put(kafka, numbers(3))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         with pytest.raises(ValueError, match="num_records"):
             await consumer.consume_arrow(0)
         with pytest.raises(SegmentError):
@@ -90,13 +83,11 @@ def test_what_is_wrong_is_raised(kafka) -> None:
             await consumer.consume_arrow(9, 0, ["x"])
         assert (await consumer.consume_arrow(9, 0)).num_rows == 3
 
-    run(kafka, main)
 
-
-def test_cancelled_while_it_waits_it_has_taken_nothing(kafka) -> None:
+async def test_cancelled_while_it_waits_it_has_taken_nothing(kafka) -> None:
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         waiting = asyncio.create_task(consumer.consume_arrow(4))
         position = asyncio.create_task(after(consumer))  # whose turn comes behind it
         await asyncio.sleep(0)
@@ -104,10 +95,8 @@ def test_cancelled_while_it_waits_it_has_taken_nothing(kafka) -> None:
         assert await position == -1001
         assert (await consumer.consume_arrow(4, 0)).num_rows == 3
 
-    run(kafka, main)
 
-
-def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
+async def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(3), damage=True)
     calls: list[asyncio.Task[Any]] = []
@@ -119,7 +108,7 @@ def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
             task.get_loop().call_soon_threadsafe(task.cancel)
         return found
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka, {"find_table": cancelled}) as consumer:
         for expected in (3, SegmentError):
             calls.append(asyncio.create_task(consumer.consume_arrow(9, 0)))
             with pytest.raises(asyncio.CancelledError):
@@ -130,11 +119,9 @@ def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None:
             else:
                 assert (await consumer.consume_arrow(9, 0)).num_rows == expected
 
-    run(kafka, main, {"find_table": cancelled})
 
-
-def test_closed_while_it_waits_it_says_so(kafka) -> None:
-    async def main(consumer: AIOConsumer) -> None:
+async def test_closed_while_it_waits_it_says_so(kafka) -> None:
+    async with consuming(kafka) as consumer:
         table = asyncio.create_task(consumer.consume_arrow(9))
         reader = asyncio.create_task(consumer.arrow_reader())
         await asyncio.sleep(0)
@@ -143,29 +130,25 @@ def test_closed_while_it_waits_it_says_so(kafka) -> None:
             with pytest.raises(RuntimeError, match="closed"):
                 await each
 
-    run(kafka, main)
 
-
-def test_what_a_callback_raised_comes_first(kafka) -> None:
+async def test_what_a_callback_raised_comes_first(kafka) -> None:
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         consumer._undelivered._error = KeyError("of a callback")
         with pytest.raises(KeyError):
             await consumer.consume_arrow(9, 0)
         assert (await consumer.consume_arrow(9, 0)).num_rows == 3
 
-    run(kafka, main)
-
 
 # --- the reader -----------------------------------------------------------------------------------
 
 
-def test_a_reader_is_read_in_another_thread_and_others_have_their_turns(kafka) -> None:
+async def test_a_reader_is_read_in_another_thread_and_others_have_their_turns(kafka) -> None:
     for n in range(3):
         put(kafka, numbers(n, 1))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         reader = await consumer.arrow_reader(["n"], timeout=0)
         assert await after(consumer) == -1001
         first = await asyncio.to_thread(reader.read_next_batch)
@@ -174,36 +157,32 @@ def test_a_reader_is_read_in_another_thread_and_others_have_their_turns(kafka) -
         frame = await asyncio.to_thread(polars.from_arrow, reader)
         assert frame["n"].to_list() == [1, 2]
 
-    run(kafka, main)
 
-
-def test_on_the_loop_it_would_wait_for_itself(kafka) -> None:
+async def test_on_the_loop_it_would_wait_for_itself(kafka) -> None:
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         reader = await consumer.arrow_reader(timeout=0)
         with pytest.raises(RuntimeError, match="in another thread"):
             reader.read_next_batch()
 
-    run(kafka, main)
-
 
 def test_it_says_that_the_loop_is_closed(kafka) -> None:
     put(kafka, numbers(0))
-    readers: list[Any] = []
 
-    async def main(consumer: AIOConsumer) -> None:
-        readers.append(await consumer.arrow_reader(timeout=0))
+    async def made() -> Any:
+        async with consuming(kafka) as consumer:
+            return await consumer.arrow_reader(timeout=0)
 
-    run(kafka, main)
+    reader = asyncio.run(made())
     with pytest.raises(RuntimeError, match="closed"):
-        readers[0].read_next_batch()
+        reader.read_next_batch()
 
 
-def test_it_ends_when_the_consumer_is_closed_even_while_it_waits(kafka) -> None:
+async def test_it_ends_when_the_consumer_is_closed_even_while_it_waits(kafka) -> None:
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         reader = await consumer.arrow_reader(["n"])
         reading = asyncio.create_task(asyncio.to_thread(reader.read_all))
         while await after(consumer) != start(1):
@@ -211,36 +190,31 @@ def test_it_ends_when_the_consumer_is_closed_even_while_it_waits(kafka) -> None:
         await consumer.close()
         assert (await reading).num_rows == 3
 
-    run(kafka, main)
 
-
-def test_an_end_to_read_to_needs_ends_to_be_told(kafka) -> None:
+async def test_an_end_to_read_to_needs_ends_to_be_told(kafka) -> None:
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         with pytest.raises(ConfigError, match=r"until_end needs enable\.partition\.eof=true"):
             await consumer.arrow_reader(["n"], until_end=True)
 
-    run(kafka, main)
 
-
-def test_closed_before_the_end_it_was_to_reach_it_says_so(kafka) -> None:
+async def test_closed_before_the_end_it_was_to_reach_it_says_so(kafka) -> None:
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka, **{"enable.partition.eof": True}) as consumer:
         reader = await consumer.arrow_reader(["n"], until_end=True)
         await consumer.close()
         with pytest.raises(RuntimeError, match="Consumer closed"):
             await asyncio.to_thread(reader.read_all)
 
-    run(kafka, main, **{"enable.partition.eof": True})
 
-
-def test_closed_while_it_waits_for_the_end_it_says_so(kafka) -> None:
+async def test_closed_while_it_waits_for_the_end_it_says_so(kafka) -> None:
     """What is paused has none."""
     put(kafka, numbers(0))
 
-    async def main(consumer: AIOConsumer) -> None:
+    kafka.create_topic("t", 2)
+    async with consuming(kafka, **{"enable.partition.eof": True}) as consumer:
         await consumer.assign([TopicPartition("t", 0, 0), TopicPartition("t", 1)])
         await consumer.pause([TopicPartition("t", 1)])
         reader = await consumer.arrow_reader(["n"], until_end=True)
@@ -251,24 +225,19 @@ def test_closed_while_it_waits_for_the_end_it_says_so(kafka) -> None:
         with pytest.raises(RuntimeError, match="Consumer closed"):
             await reading
 
-    kafka.create_topic("t", 2)
-    run(kafka, main, **{"enable.partition.eof": True})
 
-
-def test_a_schema_that_grows_is_raised_by_the_reader(kafka) -> None:
+async def test_a_schema_that_grows_is_raised_by_the_reader(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [3], "s": ["x"]}))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         reader = await consumer.arrow_reader(timeout=0)
         with pytest.raises(SchemaError, match=r"t\[0\]@1 .*: s is missing in the stream"):
             await asyncio.to_thread(reader.read_all)
         assert await after(consumer) == start(1)
 
-    run(kafka, main)
 
-
-def test_where_a_schema_that_grows_ends_it_that_is_told_on_the_loop(kafka) -> None:
+async def test_where_a_schema_that_grows_ends_it_that_is_told_on_the_loop(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, pa.table({"n": [3], "s": ["x"]}))
     told: list[tuple[str, threading.Thread]] = []
@@ -277,15 +246,13 @@ def test_where_a_schema_that_grows_ends_it_that_is_told_on_the_loop(kafka) -> No
         await asyncio.sleep(0)
         told.append((str(error)[:17], threading.current_thread()))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         reader = await consumer.arrow_reader(timeout=0, on_schema_change=tell)
         assert (await asyncio.to_thread(reader.read_all)).num_rows == 3
         assert told == [("segment at t[0]@1", threading.current_thread())]
 
-    run(kafka, main)
 
-
-def test_what_is_bad_is_told_on_the_loop(kafka) -> None:
+async def test_what_is_bad_is_told_on_the_loop(kafka) -> None:
     put(kafka, numbers(0), damage=True)
     put(kafka, numbers(3))
     told: list[tuple[type, threading.Thread]] = []
@@ -294,17 +261,13 @@ def test_what_is_bad_is_told_on_the_loop(kafka) -> None:
         await asyncio.sleep(0)
         told.append((type(error), threading.current_thread()))
 
-    async def main(consumer: AIOConsumer) -> None:
+    async with consuming(kafka) as consumer:
         reader = await consumer.arrow_reader(["n"], schema=SCHEMA, timeout=0, on_error=tell)
         assert (await asyncio.to_thread(reader.read_all)).num_rows == 3
         assert told == [(SegmentError, threading.current_thread())]
 
-    run(kafka, main)
 
-
-def test_without_a_record_there_is_no_schema_to_take(kafka) -> None:
-    async def main(consumer: AIOConsumer) -> None:
+async def test_without_a_record_there_is_no_schema_to_take(kafka) -> None:
+    async with consuming(kafka) as consumer:
         with pytest.raises(KafkaException, match="no record in 0 s"):
             await consumer.arrow_reader(timeout=0)
-
-    run(kafka, main)

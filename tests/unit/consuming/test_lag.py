@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -229,15 +228,12 @@ def test_a_closed_consumer_has_none(kafka) -> None:
         consumer.lag()
 
 
-def test_that_of_an_aio_consumer_is_the_same(kafka) -> None:
+async def test_that_of_an_aio_consumer_is_the_same(kafka) -> None:
     put(kafka, pa.table({"n": [1, 2, 3]}))
     inner = type("Inner", (CancellableConsumer, kafka.Consumer), {})
     made = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
 
-    async def main() -> None:
-        async with made(CONFIG) as consumer:
-            await consumer.assign([TopicPartition("t", 0, 0)])
-            assert await consumer.poll(60) is not None
-            assert await consumer.lag(timeout=60) == [Lag("t", 0, 1, 2, is_exact=True)]
-
-    asyncio.run(main())
+    async with made(CONFIG) as consumer:
+        await consumer.assign([TopicPartition("t", 0, 0)])
+        assert await consumer.poll(60) is not None
+        assert await consumer.lag(timeout=60) == [Lag("t", 0, 1, 2, is_exact=True)]
