@@ -37,6 +37,7 @@ from columnar_kafka.ingest import (
     parse_rules,
     verify_topic,
 )
+from columnar_kafka.lake.options import LakeOptions
 from columnar_kafka.producing import pipeline
 from columnar_kafka.testing import FakeKafka
 from spark_sink.columns import MESSAGE
@@ -132,8 +133,7 @@ def test_the_options_of_a_command_show_none() -> None:
         topic=["t"],
         to="s3://b/t",
         client=[f"sasl.password={SECRET}"],
-        storage=[f"aws_secret_access_key={SECRET}"],
-        catalog=[f"credential={SECRET}"],
+        lake=LakeOptions(storage={"aws_secret_access_key": SECRET}, catalog={"credential": SECRET}),
     )
     assert SECRET not in f"{given!r} {given}"
 

@@ -43,13 +43,13 @@ PLAIN = {
         ),
         (
             {"table.layout": "whole"},
-            r'"table\.layout" is .whole.: it must be verbatim or stitched$',
+            r'"table\.layout" is .whole.: it must be stitched or verbatim$',
         ),
         ({"table.file.bytes": "many"}, r'"table\.file\.bytes" is .many.: it must be a positive'),
         ({"table.file.bytes": "0"}, r'"table\.file\.bytes" is .0.: it must be a positive'),
         (
             {"table.verify": "all"},
-            "verify is 'all': it must be headers or pages or decode",
+            r'"table\.verify" is .all.: it must be headers or pages or decode',
         ),
         ({"table.plain": "drop"}, "plain is 'drop': it must be stop or skip or dead-letter or"),
         ({"table.plain": "dead-letter"}, "it needs a place for dead letters"),
@@ -69,7 +69,7 @@ PLAIN = {
         ),
         ({"table.after.restore": "stop"}, r'"table\.after\.restore" is for delta and iceberg'),
         ({"table.partition.by": "n"}, r'"table\.partition\.by" is for delta and iceberg'),
-        ({"table.straddle": "x"}, "straddle is 'x': it must be split or stop or dead-letter"),
+        ({"table.straddle": "x"}, r'"table\.straddle" is .x.: it must be split or stop or dead-'),
         ({"table.straddle": "dead-letter"}, "straddle is dead-letter: it needs a place for dead"),
         (
             {"table.format": "delta", "table.keep.snapshots": "3"},

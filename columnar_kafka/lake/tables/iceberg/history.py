@@ -18,11 +18,7 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import (
-    AssertRefSnapshotId,
-    RemoveSnapshotsUpdate,
-    UpdateTableMetadata,
-)
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, UpdateTableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
