@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.segments import TOPIC
 from columnar_kafka.lake.audit.audit import TopicAudit
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from columnar_kafka.lake.audit.audit import AuditReport
-    from columnar_kafka.lake.model import LakeTable
-    from columnar_kafka.lake.tables.commit import CommitTarget
+    from columnar_kafka.lake.tables.base import LakeTable
 
 FORMAT_NAMES: Final = tuple(FORMATS)
 GENERATIONS: Final = {TOPIC: TopicGeneration("cluster", "id")}
@@ -38,9 +37,8 @@ def verified(table: LakeTable, messages: Callable[[], Iterable[SourceMessage]]) 
     Raises:
         AssertionError: they are not the same.
     """
-    target = cast("CommitTarget[Any]", table)
-    head = target.head()
-    audit = TopicAudit(TOPIC, target.landed_files(head), head.fences)
+    head = table.head()
+    audit = TopicAudit(TOPIC, table.landed_files(head), head.fences)
     fences = sorted(head.fences.values(), key=lambda fence: fence.partition)
     if len(fences) == 1:
         audit.compare(fences[0], 0, messages())

@@ -19,13 +19,12 @@ __all__ = [
     "GROUP",
     "STORAGE",
     "HiddenOptions",
-    "catalog",
     "check_isolation",
     "client_config",
     "consumer_config",
     "refuse_unknown",
     "required",
-    "storage",
+    "with_prefix",
 ]
 
 _PREFIX: Final = "kafka."
@@ -87,7 +86,7 @@ def client_config(options: Mapping[str, str]) -> Hidden:
         ConfigError: a key that only Java clients have; the text names librdkafka's. Or there is no
             function of that name.
     """
-    config = _with_prefix(options, _PREFIX)
+    config = with_prefix(options, _PREFIX)
     refuse_java_keys(config)
     if "oauth_cb" in config:
         config["oauth_cb"] = named_oauth_cb(config["oauth_cb"])
@@ -119,17 +118,8 @@ def check_isolation(key: str, level: str) -> None:
         )
 
 
-def catalog(options: Mapping[str, str]) -> Hidden:
-    """Return the properties of an Iceberg catalog: every ``table.catalog.`` option."""
-    return _with_prefix(options, CATALOG)
-
-
-def storage(options: Mapping[str, str]) -> Hidden:
-    """Return the keys of an object store: every ``table.storage.`` option."""
-    return _with_prefix(options, STORAGE)
-
-
-def _with_prefix(options: Mapping[str, str], prefix: str) -> Hidden:
+def with_prefix(options: Mapping[str, str], prefix: str) -> Hidden:
+    """Return the options that begin with a prefix, without it."""
     return Hidden(
         {
             key[len(prefix) :]: value

@@ -8,35 +8,26 @@ neither loses nor repeats a row.
 from __future__ import annotations
 
 import gc
-import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
-from columnar_kafka.lake.aside.decoding import Decoding
 from columnar_kafka.lake.aside.set_aside import discard_staged, land_staged
-from columnar_kafka.lake.formats import FORMATS, open_table, parse_rules
+from columnar_kafka.lake.formats import FORMATS
 from columnar_kafka.lake.landing.stage import stage
-from columnar_kafka.lake.model import (
-    LakeTable,
-    SourceMessage,
-    StageResult,
-    TopicGeneration,
-)
-from columnar_kafka.lake.plan import Layout, Mode, Planner
+from columnar_kafka.lake.model import SourceMessage, StageResult, TopicGeneration
+from columnar_kafka.lake.options import LakeOptions, options_of
+from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.tables.files import hide_password
 from spark_sink import options as opts
 from spark_sink.columns import MESSAGE, RANGE
+from spark_sink.landing.lake_options import lake_key, lake_options
 from spark_sink.older_spark import DataSourceStreamArrowWriter
 from spark_sink.reporting import commit_line, log_line
 
@@ -45,80 +36,39 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from columnar_kafka.lake.aside.decoding import PlainFormat
+    from columnar_kafka.lake.aside.decoding import Decoding
     from columnar_kafka.lake.aside.rules import Rules
+    from columnar_kafka.lake.plan import Layout
+    from columnar_kafka.lake.tables.base import LakeTable
     from spark_sink.reading.planning import OffsetRange
 
 __all__ = ["LakeSink"]
 
 _OPTIONS: Final = (
-    "path",
-    "checkpointLocation",
-    "queryName",
-    "table.format",
-    "table.layout",
-    "table.file.bytes",
-    "table.gap",
-    "table.growth",
-    "table.keep.snapshots",
-    "table.partition.by",
-    "table.straddle",
-    "table.after.restore",
-    "table.verify",
-    "table.dead.letters",
-    "table.plain",
-    "table.plain.format",
-    "table.plain.schema",
-    "table.plain.schema.id",
-    "table.source.isolation",
-    "table.topic.generation",
+    *("path", "checkpointLocation", "queryName", "table.source.isolation"),
+    *(lake_key(name) for name, _ in options_of(LakeOptions)),
 )
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
 _IN_ROWS: Final = ("key", "timestamp")  # of plain messages that land as rows
 _HINTS: Final = {
     "headers": ': .option("includeHeaders", "true")',
 }
-_PLAIN: Final = "table.plain."
-_OF_TABLES: Final = ("table.after.restore", "table.growth", "table.partition.by")
-_TERM: Final = re.compile(r"[^,()]+(?:\([^()]*\))?")
 
 
 class LakeSink(DataSource):
     """Writes rows that are Kafka messages, or ranges of offsets; see ``docs/spark.md``.
 
-    ``table.format`` is ``parquet`` (the default: a directory of files), ``delta``, or ``iceberg``.
-    The ``path`` of an Iceberg table is its name with namespace, and ``table.catalog.`` options are
-    pyiceberg's properties of its catalog. In an object store the ``path`` is a URL, and
-    ``table.storage.`` options are the store's keys (``aws_region``, …).
+    The options are those of `LakeOptions`, as ``table.dead.letters``; docs/lake.md lists them.
 
-    ``table.layout`` is ``stitched`` (the default: few big files of ``table.file.bytes``) or
-    ``verbatim`` (every file is a segment, byte for byte). Rows of Spark's own ``kafka`` source have
-    no cluster id and topic id: then ``kafka.bootstrap.servers`` lets the sink ask Kafka, or
-    ``table.topic.generation`` names the topics' generation, a text to change when a topic is
-    deleted and created again. They may also be of aborted transactions, which the sink cannot see:
-    ``table.source.isolation`` says what that source's ``kafka.isolation.level`` is.
-
-    Rows of mode ``ranges`` need the ``kafka.`` options here too: the sink's tasks read messages.
+    Rows of Spark's own ``kafka`` source have no cluster id and topic id: then
+    ``kafka.bootstrap.servers`` lets the sink ask Kafka, or ``table.topic.generation`` names the
+    topics' generation. They may also be of aborted transactions, which the sink cannot see:
+    ``table.source.isolation`` says what that source's ``kafka.isolation.level`` is. Rows of mode
+    ``ranges`` need the ``kafka.`` options here too: the sink's tasks read messages.
 
     Offsets that no message of the stream has may be messages that were left out: the table was
     restored and the checkpoint was not. With ``kafka.bootstrap.servers`` the sink asks Kafka and
-    refuses to land what follows; ``table.gap`` = ``allow`` (the default is ``refuse``) lands it.
-    After a restore of the table, ``table.after.restore`` = ``reland`` (the default is ``stop``)
-    goes on from what the table has.
-
-    ``table.keep.snapshots`` is how many snapshots of an Iceberg table stay; without it the table's
-    properties say it. ``table.growth`` = ``allow`` or ``refuse`` says whether columns are added to
-    a table; without it, to those that the sink has created. ``table.partition.by`` are the columns
-    of a new table's partitioning, with commas between. ``table.straddle`` is what becomes of a
-    segment with rows of several partitions: ``split`` (the default), ``stop``, or ``dead-letter``.
-
-    ``table.verify`` is how closely a segment is looked at before it lands: ``headers``, ``pages``
-    (the default) or ``decode``. ``table.dead.letters`` is a directory for messages that cannot
-    land; without it they stop the query. ``table.plain`` is what becomes of plain messages:
-    ``stop`` (the default), ``skip``, ``dead-letter``, ``table:`` and the path of another table, or
-    ``decode``: they land as rows. Then ``table.plain.format`` is ``avro`` or ``json``,
-    ``table.plain.schema`` an Avro schema as JSON text, and ``table.plain.schema.id`` the registry's
-    id of it, if values begin with Confluent's five bytes.
+    refuses to land what follows, unless ``table.gap`` is ``allow``.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -150,18 +100,20 @@ class LakeSink(DataSource):
             raise ConfigError('the sink appends: use mode("append") or outputMode("append")')
         ranges = {"start", "end"} <= set(schema.names)
         _check(schema, RANGE if ranges else MESSAGE, RANGE.names if ranges else _NEEDED)
-        rules = _rules(self.options)
+        lake = lake_options(self.options)
+        rules = lake.rules(_decoding(self.options, lake))
         if rules.decoding is not None and not ranges:
             _check(schema, MESSAGE, _IN_ROWS)
-        table = _table(self.options)
+        example = "lake.flights" if FORMATS[lake.format].has_catalog else "/lake/kafka"
+        table = lake.open(hide_password(opts.required(self.options, "path", example)))
         rules.check_apart(table)
         return Settings(
             table=table,
-            layout=_layout(self.options),
+            layout=lake.files(),
             rules=rules,
             config=_client_config(self.options, schema, ranges=ranges),
-            generation=self.options.get("table.topic.generation"),
-            allow_gaps=_choice(self.options, "table.gap", "refuse", "allow"),
+            generation=lake.topic_generation,
+            allow_gaps=lake.gap == "allow",
             ranges=ranges,
         )
 
@@ -206,7 +158,7 @@ class _LakeWriter:
     """`write` runs in executors, which get a pickled copy; the rest in the driver."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._table = settings.table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -219,7 +171,7 @@ class _LakeWriter:
         """
         # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
-        settings = self._settings
+        settings = self.settings
         if settings.ranges:
             # Only these rows need a client; another task's worker starts without it.
             ranges = import_module("spark_sink.landing.ranges")
@@ -245,7 +197,7 @@ class _LakeWriter:
 
     def _land(self, messages: list[WriterCommitMessage | None], what: str) -> None:
         """Land the staged files of all tasks together; if they surely did not land, remove them."""
-        settings = self._settings
+        settings = self.settings
         staged = _staged(messages)
         ranges = [each for result in _results(messages) for each in result.ranges]
         try:
@@ -262,7 +214,7 @@ class _LakeWriter:
         Raises:
             NotLandedError: other topics were read than the ranges are of, or messages left out.
         """
-        settings = self._settings
+        settings = self.settings
         # Only the driver needs these clients; a task's worker starts without them.
         if settings.ranges:
             if settings.generation is None:
@@ -279,7 +231,7 @@ class _LakeWriter:
         did not, `_land` has removed them.
         """
         if None in messages:
-            discard_staged(self._table, _staged(messages), self._settings.rules)
+            discard_staged(self._table, _staged(messages), self.settings.rules)
 
     def _messages(
         self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]
@@ -311,7 +263,7 @@ class _LakeWriter:
 
     def _identify(self, topic: str, cluster: str | None, topic_id: str | None) -> TopicGeneration:
         """Return a topic's generation, from the ids in its rows as far as they have them."""
-        named, config = self._settings.generation, self._settings.config
+        named, config = self.settings.generation, self.settings.config
         if named is not None:
             return TopicGeneration("named", f"{named}/{topic}")
         if (cluster is None or topic_id is None) and "bootstrap.servers" in config:
@@ -389,98 +341,9 @@ def _client_config(options: Mapping[str, str], schema: StructType, *, ranges: bo
     return Hidden({"isolation.level": isolation, **config})
 
 
-def _table_format(options: Mapping[str, str]) -> str:
-    table_format = options.get("table.format", "parquet")
-    if table_format not in FORMATS:
-        raise ConfigError(
-            f'option "table.format" is {table_format!r}: it must be {" or ".join(FORMATS)}'
-        )
-    return table_format
-
-
-def _table(options: Mapping[str, str]) -> LakeTable:
-    table_format = _table_format(options)
-    example = "lake.flights" if table_format == "iceberg" else "/lake/kafka"
-    path = hide_password(opts.required(options, "path", example))
-    return open_table(table_format, path, **_opening(options))
-
-
-def _opening(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return what opens the table, and one of plain messages."""
-    table_format = _table_format(options)
-    settings = Hidden(
-        {
-            "allow_gaps": _choice(options, "table.gap", "refuse", "allow"),
-            "storage": opts.storage(options),
-        }
-    )
-    if table_format != "parquet":
-        settings["reland"] = _choice(options, "table.after.restore", "stop", "reland")
-        settings["partition_by"] = _TERM.findall(options.get("table.partition.by", ""))
-        if "table.growth" in options:
-            settings["growth"] = _choice(options, "table.growth", "refuse", "allow")
-    else:
-        for key in _OF_TABLES:
-            if key in options:
-                raise ConfigError(f'option "{key}" is for delta and iceberg tables')
-    if catalog := opts.catalog(options):
-        settings["catalog"] = catalog
-    if catalog and table_format != "iceberg":
-        raise ConfigError(f'options "{opts.CATALOG}*" are for iceberg tables')
-    if (kept := options.get("table.keep.snapshots")) is not None:
-        if table_format != "iceberg":
-            raise ConfigError('option "table.keep.snapshots" is for iceberg tables')
-        settings["keep_snapshots"] = _count("table.keep.snapshots", kept)
-    if table_format == "iceberg" and not catalog:
-        raise ConfigError(f'an iceberg table needs options "{opts.CATALOG}*": see docs/lake.md')
-    return settings
-
-
-def _choice(options: Mapping[str, str], key: str, default: str, other: str) -> bool:
-    """Return whether an option has its other value."""
-    value = options.get(key, default)
-    if value not in (default, other):
-        raise ConfigError(f'option "{key}" is {value!r}: it must be {default} or {other}')
-    return value == other
-
-
-def _rules(options: Mapping[str, str]) -> Rules:
-    return parse_rules(
-        verify=options.get("table.verify", "pages"),
-        dead_letters=options.get("table.dead.letters"),
-        plain=options.get("table.plain", "stop"),
-        straddle=options.get("table.straddle", "split"),
-        decoding=_decoding(options),
-        table_format=_table_format(options),
-        **_opening(options),
-    )
-
-
-def _decoding(options: Mapping[str, str]) -> Decoding | None:
+def _decoding(options: Mapping[str, str], lake: LakeOptions) -> Decoding | None:
     """Return how plain messages become rows, if an option says so."""
-    if not any(key.lower().startswith(_PLAIN) for key in options):
-        return None
-    number = options.get(f"{_PLAIN}schema.id")
-    if number is not None and not number.isdecimal():
-        raise ConfigError(f'option "{_PLAIN}schema.id" is {number!r}: it must be a number')
-    return Decoding(
-        cast("PlainFormat", opts.required(options, f"{_PLAIN}format", "json")),
-        opts.required(options, f"{_PLAIN}schema", '{"type": "record", …}'),
-        None if number is None else int(number),
-    )
-
-
-def _layout(options: Mapping[str, str]) -> Layout:
-    mode = options.get("table.layout", Mode.STITCHED.value)
-    allowed = [each.value for each in Mode]
-    if mode not in allowed:
-        raise ConfigError(f'option "table.layout" is {mode!r}: it must be {" or ".join(allowed)}')
-    size = options.get("table.file.bytes", str(Layout().file_bytes))
-    return Layout(mode=Mode(mode), file_bytes=_count("table.file.bytes", size))
-
-
-def _count(key: str, text: str) -> int:
-    """Return an option's number, which is 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f'option "{key}" is {text!r}: it must be a positive number')
-    return int(text)
+    if lake.missing():
+        opts.required(options, lake_key("plain_format"), "json")
+        opts.required(options, lake_key("plain_schema"), '{"type": "record", …}')
+    return lake.decoding()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,10 @@ from typer.main import get_command
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.cli.commands import app
 from columnar_kafka.consuming.settings import _CONSUMER_KEYS
+from columnar_kafka.lake.formats import FORMATS, formats_with
+from columnar_kafka.lake.options import LakeOptions, options_of
 from columnar_kafka.producing.settings import _PRODUCER_KEYS
+from spark_sink.landing.lake_options import lake_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +108,18 @@ def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
     assert capsys.readouterr().out == "lag-orders 0 1 messages, 2 records\n"
 
 
+def test_one_record_goes_all_the_way_as_the_design_shows_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    shown = doctest.DocTestParser().get_doctest(
+        "".join(snippets("pycon", page)), {}, "design.md", None, None
+    )
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert (runner.run(shown, clear_globs=False).failed, runner.tries > 20) == (0, True)
+    shown.globs["producer"].close()
+    shown.globs["consumer"].close()
+
+
 def test_the_readmes_error_is_the_one_that_users_see() -> None:
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns  # noqa: PLC0415
     from columnar_kafka.errors import RowError  # noqa: PLC0415
@@ -171,6 +187,54 @@ def test_every_option_of_the_command_line_is_documented() -> None:
         for option in {each for parameter in command.params for each in parameter.opts}:
             if option.startswith("--"):
                 assert re.search(rf"{option}(?![\w-])", pages), f"{name} {option}"
+
+
+def test_the_options_of_landing_are_in_the_table_as_they_are() -> None:
+    page = (ROOT / "docs/lake.md").read_text(encoding="utf-8")
+    section = page.partition("## Options")[2].partition("\n## ")[0]
+    rows = [re.findall(r" ([^|]*) (?=\|)", line) for line in section.splitlines() if "`" in line]
+    found = {row[0].strip("`"): row[1:] for row in rows if len(row) == 4}
+    stated = dict(options_of(LakeOptions))
+    assert found.keys() - {"path", "table.source.isolation"} == set(map(documented, stated))
+    for name, option in stated.items():
+        flag, values, text = found[documented(name)]
+        formats = ", ".join(map(str.title, formats_with(name)))
+        of_formats = "" if formats_with(name) == tuple(FORMATS) else f" ({formats})"
+        assert (flag, without_links(text)) == (
+            f"`--{name}`".replace("_", "-"),
+            option.help + of_formats,
+        )
+        default = getattr(LakeOptions(), name)
+        choices = option.choices or (option.metavar or "").split("|")
+        if len(choices) > 1:
+            assert values == ", ".join(bold(f"`{each}`", each == default) for each in choices)
+        elif default:
+            assert values == bold(str(default), True)
+
+
+def test_no_cell_of_a_table_is_longer_than_can_be_read() -> None:
+    long = [
+        f"{page.name}: {cell[:60]}"
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+        for cell in re.split(r"(?<!\\)\|", line)
+        if len(cell.strip()) > 200
+    ]
+    assert long == []
+
+
+def documented(name: str) -> str:
+    key = lake_key(name)
+    return f"{key}.*" if isinstance(getattr(LakeOptions(), name), dict) else key
+
+
+def without_links(text: str) -> str:
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+
+
+def bold(text: str, is_bold: bool) -> str:
+    return f"**{text}**" if is_bold else text
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

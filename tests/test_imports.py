@@ -30,7 +30,8 @@ BY_NAME = {
     "spark_sink.source",
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
-    "lake.aside.decoding",  # few landings decode plain messages
+    "plain",  # also
+    "plain.row_formats",  # few landings decode plain messages
     "cli",  # the extra may not be installed
     "cli.demo",  # it brings pandas, Spark and matplotlib
     "local.java",  # the embedded Kafka does without what the others need

@@ -8,26 +8,19 @@ from typing import Annotated
 
 import typer
 
-from columnar_kafka.cli.options import (
-    AsJson,
-    Catalog,
-    Storage,
-    TableFormat,
-    TablePlace,
-    table_options,
-)
+from columnar_kafka.cli.options import AsJson, TablePlace, takes
 from columnar_kafka.cli.outcome import failures
-from columnar_kafka.ingest import Layout, open_table
+from columnar_kafka.ingest import Layout
+from columnar_kafka.lake.options import TableOptions
 
 __all__ = ["compact"]
 
 
+@takes
 def compact(
     *,
     table: TablePlace,
-    table_format: TableFormat = "parquet",
-    catalog: Catalog = None,
-    storage: Storage = None,
+    options: TableOptions,
     file_bytes: Annotated[
         int, typer.Option(min=1, help="Merge up to this size.")
     ] = Layout().file_bytes,
@@ -44,13 +37,13 @@ def compact(
     Readers of a Delta or Iceberg table see the old files or the new ones. Readers of a directory
     list its files, and would miss some: it needs --offline.
     """
-    options = table_options(table_format, catalog, storage)
-    if table_format == "parquet" and not offline:
-        raise typer.BadParameter(
-            "readers that list the directory meanwhile would miss rows: stop them, and set it",
-            param_hint="--offline",
-        )
     with failures():
-        result = open_table(table_format, table, **options).compact(file_bytes)
+        opened = options.open(table)
+        if opened.is_listed and not offline:
+            raise typer.BadParameter(
+                "readers that list the directory meanwhile would miss rows: stop them, and set it",
+                param_hint="--offline",
+            )
+        result = opened.compact(file_bytes)
     text = f"{result.files_before:,} files before, {result.files:,} now"
     typer.echo(json.dumps(asdict(result)) if as_json else text)

@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from columnar_kafka.cli.options import (
-    AsJson,
-    Catalog,
-    Storage,
-    TableFormat,
-    TablePlace,
-    offsets,
-    table_options,
-)
+from columnar_kafka.cli.options import AsJson, TablePlace, offsets, takes
 from columnar_kafka.cli.outcome import fail, failures
 from columnar_kafka.ingest import FenceTable
+from columnar_kafka.lake.options import TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,12 +44,11 @@ _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation."
 
 
 @app.command()
+@takes
 def show(
     *,
     table: TablePlace,
-    table_format: TableFormat = "parquet",
-    catalog: Catalog = None,
-    storage: Storage = None,
+    options: TableOptions,
     topic: _Topic = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +57,7 @@ def show(
     Ends with 1 if something does: the table was restored, or cannot take files.
     """
     with failures():
-        found = _open(table, table_format, catalog, storage).read()
+        found = _open(table, options).read()
     if as_json:
         typer.echo(json.dumps(_described(found, topic)))
     else:
@@ -81,12 +73,11 @@ def show(
 
 
 @app.command()
+@takes
 def reset(
     *,
     table: TablePlace,
-    table_format: TableFormat = "parquet",
-    catalog: Catalog = None,
-    storage: Storage = None,
+    options: TableOptions,
     topic: _TopicOfTo = None,
     to: _To = None,
     force: _Force = False,
@@ -101,7 +92,7 @@ def reset(
     if topic is not None and to is None:
         raise typer.BadParameter("only with --to: without it no fence moves", param_hint="--topic")
     with failures():
-        opened = _open(table, table_format, catalog, storage)
+        opened = _open(table, options)
         before = opened.read()
         moves = {}
         if to is not None:
@@ -120,10 +111,8 @@ def reset(
     typer.echo(json.dumps(_described(found, None)) if as_json else f"version {found.version}")
 
 
-def _open(
-    table: str, table_format: str, catalog: list[str] | None, storage: list[str] | None
-) -> FenceTable:
-    return FenceTable(table_format, table, **table_options(table_format, catalog, storage))
+def _open(table: str, options: TableOptions) -> FenceTable:
+    return FenceTable(options.format, table, **options.opening())
 
 
 def _only_topic(found: TableFences, topic: str | None) -> str:

@@ -9,49 +9,27 @@ import signal
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.cli.options import (
     PLACE,
-    AfterRestore,
     AsJson,
-    Catalog,
     ClientConfig,
     ClientKeys,
     ConfigFile,
-    DeadLettersPlace,
-    Growth,
-    KeepSnapshots,
-    PartitionBy,
-    Plain,
-    PlainFormat,
-    PlainSchema,
-    PlainSchemaId,
     Servers,
-    Storage,
-    TableFormat,
-    Verify,
     landed,
-    landing_options,
     offsets,
     read_client_config,
-    read_decoding,
     rules,
     takes,
 )
 from columnar_kafka.cli.outcome import end, failures
-from columnar_kafka.ingest import (
-    HealthServer,
-    Ingestor,
-    IngestService,
-    IngestSettings,
-    Layout,
-    Mode,
-    open_table,
-)
+from columnar_kafka.ingest import HealthServer, Ingestor, IngestService, IngestSettings
+from columnar_kafka.lake.options import LakeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["IngestOptions", "ingest"]
 
 _DEFAULTS: Final = IngestSettings()
+_ENDS: Final[Mapping[str, Start]] = {"earliest": "earliest", "latest": "latest"}
 _OFFSETS: Final = re.compile(r"\d+:\d+(,\d+:\d+)*", re.ASCII)
 
 
@@ -80,22 +59,7 @@ class IngestOptions:
             **PLACE,
         ),
     ]
-    table_format: TableFormat = "parquet"
-    catalog: Catalog = field(default=None, repr=False)  # which have passwords
-    storage: Storage = field(default=None, repr=False)
-    layout: Annotated[
-        Literal["stitched", "verbatim"],
-        typer.Option(help="Many segments in a file, or a file for each one, byte for byte."),
-    ] = "stitched"
-    file_bytes: Annotated[
-        int, typer.Option(min=1, help="The size at which the next stitched file begins.")
-    ] = _DEFAULTS.layout.file_bytes
-    verify: Verify = "pages"
-    dead_letters: DeadLettersPlace = None
-    plain: Plain = "stop"
-    plain_format: PlainFormat = None
-    plain_schema: PlainSchema = None
-    plain_schema_id: PlainSchemaId = None
+    lake: LakeOptions = field(default_factory=LakeOptions)
     partition: Annotated[
         list[int] | None,
         typer.Option(
@@ -121,24 +85,6 @@ class IngestOptions:
     end_offsets: Annotated[
         str | None, typer.Option(help="End before these offsets, such as 0:100,1:250.")
     ] = None
-    gap: Annotated[
-        Literal["refuse", "allow"],
-        typer.Option(help="Whether to go on where messages were deleted before they landed."),
-    ] = "refuse"
-    after_restore: AfterRestore = "stop"
-    growth: Growth = None
-    partition_by: PartitionBy = None
-    keep_snapshots: KeepSnapshots = None
-    straddle: Annotated[
-        Literal["split", "stop", "dead-letter"],
-        typer.Option(help="What to do with a segment that has rows of several partitions."),
-    ] = "split"
-    topic_generation: Annotated[
-        str | None,
-        typer.Option(
-            help="A text in place of the topic's id; change it when the topic is created again."
-        ),
-    ] = None
     client_file: ClientConfig = None
     client: ClientKeys = field(default=None, repr=False)
     health: Annotated[
@@ -158,7 +104,7 @@ class IngestOptions:
     as_json: AsJson = False
 
 
-@takes(IngestOptions)
+@takes
 def ingest(options: IngestOptions) -> None:
     """Land the segments of topics in tables, each once, until TERM or Ctrl-C.
 
@@ -168,7 +114,6 @@ def ingest(options: IngestOptions) -> None:
     keys = read_client_config(options.bootstrap_servers, options.client_file, options.client)
     _check_several(options)
     settings = _settings(options)
-    opening = _table_options(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with failures(), ExitStack() as stack:
         service = _service(
@@ -176,10 +121,8 @@ def ingest(options: IngestOptions) -> None:
                 Ingestor(
                     keys,
                     topic,
-                    open_table(
-                        options.table_format, options.to.replace("{topic}", topic), **opening
-                    ),
-                    replace(settings, rules=_rules(options, opening, topic)),
+                    options.lake.open(options.to.replace("{topic}", topic)),
+                    replace(settings, rules=_rules(options.lake, topic)),
                 )
                 for topic in dict.fromkeys(options.topic)
             ]
@@ -213,41 +156,26 @@ def _settings(options: IngestOptions) -> IngestSettings:
             roll_seconds=options.roll_seconds,
             stop_at_end=options.stop_at_end,
             end_offsets=None if ends is None else offsets(ends, "--end-offsets"),
-            allow_gaps=options.gap == "allow",
-            topic_generation=options.topic_generation,
-            layout=Layout(mode=Mode(options.layout), file_bytes=options.file_bytes),
+            allow_gaps=options.lake.gap == "allow",
+            topic_generation=options.lake.topic_generation,
+            layout=options.lake.files(),
         )
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
 
 
-def _rules(options: IngestOptions, opening: Mapping[str, Any], topic: str) -> Rules:
+def _rules(options: LakeOptions, topic: str) -> Rules:
     def named(place: str | None) -> str | None:
         return None if place is None else place.replace("{topic}", topic)
 
-    schema = named(options.plain_schema)
     return rules(
-        options.verify,
-        options.plain.replace("{topic}", topic),
-        named(options.dead_letters),
-        table_format=options.table_format,
-        opening=opening,
-        straddle=options.straddle,
-        decoding=read_decoding(options.plain_format, schema, options.plain_schema_id),
+        replace(
+            options,
+            plain=options.plain.replace("{topic}", topic),
+            dead_letters=named(options.dead_letters),
+            plain_schema=named(options.plain_schema),
+        )
     )
-
-
-def _table_options(options: IngestOptions) -> dict[str, Any]:
-    found = landing_options(
-        options.table_format,
-        options.catalog,
-        options.storage,
-        after_restore=options.after_restore,
-        growth=options.growth,
-        partition_by=options.partition_by,
-        keep_snapshots=options.keep_snapshots,
-    )
-    return {**found, "allow_gaps": options.gap == "allow"}
 
 
 def _check_several(options: IngestOptions) -> None:
@@ -258,7 +186,7 @@ def _check_several(options: IngestOptions) -> None:
         raise typer.BadParameter(
             "several topics need a table each: put {topic} in its name", param_hint="--to"
         )
-    if options.dead_letters is not None and "{topic}" not in options.dead_letters:
+    if options.lake.dead_letters is not None and "{topic}" not in options.lake.dead_letters:
         raise typer.BadParameter(  # `replay` would land them all in one table
             "each table needs a place of its own: put {topic} in its name",
             param_hint="--dead-letters",
@@ -273,8 +201,8 @@ def _check_several(options: IngestOptions) -> None:
 
 
 def _start(text: str) -> Start:
-    if text in ("earliest", "latest"):
-        return cast("Start", text)
+    if text in _ENDS:
+        return _ENDS[text]
     if _OFFSETS.fullmatch(text):
         return offsets(text, "--start")
     try:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
 from columnar_kafka import ConfigError
 from columnar_kafka.config import Hidden, HiddenText
-from columnar_kafka.ingest import Decoding, parse_rules
 from columnar_kafka.ingest.oauth import named_oauth_cb
+from columnar_kafka.lake.formats import formats_with
+from columnar_kafka.lake.options import TableOptions, options_of
 from columnar_kafka.lake.tables.files import hide_password, refuse_password
 
 if sys.version_info >= (3, 11):
@@ -24,42 +26,28 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from columnar_kafka.ingest import Rules
+    from columnar_kafka.ingest import Decoding, Rules
+    from columnar_kafka.lake.options import DecodingOptions, LandingOptions, Option
 
 __all__ = [
     "PLACE",
-    "AfterRestore",
     "AsJson",
-    "Catalog",
     "ClientConfig",
     "ClientKeys",
     "ConfigFile",
-    "DeadLettersPlace",
-    "Growth",
-    "KeepSnapshots",
-    "PartitionBy",
-    "Plain",
-    "PlainFormat",
-    "PlainSchema",
-    "PlainSchemaId",
     "Servers",
-    "Storage",
-    "TableFormat",
     "TablePlace",
-    "Verify",
+    "flag",
     "landed",
-    "landing_options",
     "offsets",
     "pairs",
     "read_client_config",
     "read_decoding",
     "read_place",
     "rules",
-    "table_options",
     "takes",
 ]
 
-Options = TypeVar("Options")
 T = TypeVar("T")
 
 
@@ -71,7 +59,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     values = _parsed(path, "--config", lambda text: Hidden(tomllib.loads(text)))
-    named = {
+    named: dict[str, Any] = {
         option.removeprefix("--"): parameter
         for parameter in context.command.params
         for option in parameter.opts
@@ -83,7 +71,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
             param_hint="--config",
         )
     context.default_map = {
-        named[key].name: _as_option(value, repeats=cast("Any", named[key]).multiple)
+        named[key].name: _as_option(value, repeats=named[key].multiple)
         for key, value in values.items()
     }
     tables = [named[key].name for key, value in values.items() if isinstance(value, dict)]
@@ -153,9 +141,11 @@ ClientKeys = Annotated[
         **_HIDDEN,
     ),
 ]
-TableFormat = Annotated[
-    Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="The table's format.")
-]
+
+
+def flag(name: str) -> str:
+    """Return how the command line spells an option."""
+    return f"--{name.replace('_', '-')}"
 
 
 def read_place(text: str) -> str:
@@ -178,107 +168,91 @@ TablePlace = Annotated[
         help="The table: a path, a URL, or the name of an Iceberg table.",
     ),
 ]
-Catalog = Annotated[
-    list[str] | None,
-    typer.Option(help="A property of the Iceberg catalog, key=value; repeats.", **_HIDDEN),
-]
-Storage = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A key of the object store, such as aws_region=eu-central-1; repeats.", **_HIDDEN
-    ),
-]
-AfterRestore = Annotated[
-    Literal["stop", "reland"],
-    typer.Option(help="Whether to land again what a restore of the table has undone."),
-]
-Growth = Annotated[
-    Literal["allow", "refuse"] | None,
-    typer.Option(
-        help="Whether to add columns to the table; by default only if a landing created it."
-    ),
-]
-KeepSnapshots = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="How many snapshots of an Iceberg table stay; by default its properties say it.",
-    ),
-]
-PartitionBy = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A partition column of a new table, or a transform such as day(column); repeats."
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
-Verify = Annotated[
-    Literal["headers", "pages", "decode"],
-    typer.Option(help="How closely to check a segment: decode if you do not trust its producer."),
-]
-DeadLettersPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--dead-letters",
-        help="A directory for messages that cannot land; without it the first one is an error.",
-        **PLACE,
-    ),
-]
-Plain = Annotated[
-    str,
-    typer.Option(
-        parser=read_place,
-        metavar="stop|skip|dead-letter|table:PLACE|decode",
-        help="What to do with messages that are not segments. PLACE: a table of their own, of the "
-        "same format. decode: they land as rows, see --plain-format and --plain-schema.",
-    ),
-]
-PlainFormat = Annotated[
-    Literal["avro", "json"] | None,
-    typer.Option(help="Format of the values of plain messages that land as rows."),
-]
-PlainSchema = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="File with the Avro schema (JSON) of plain messages."),
-]
-PlainSchemaId = Annotated[
-    int | None,
-    typer.Option(
-        help="Registry id of --plain-schema, for Avro values with Confluent's five-byte prefix."
-    ),
-]
-
-
-def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """Make a command of a function: its options are the fields of a dataclass, which it takes.
+def takes(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function: a parameter that is a dataclass stands for its fields.
 
     A function with so many parameters would be a page of them, and hand them on one by one.
     """
+    context_parameter = inspect.Parameter(
+        "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+    )
+    parameters = [context_parameter, *_parameters(command)]
 
-    def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
-        @wraps(command)
-        def call(context: typer.Context, **values: Any) -> None:
-            for name, pairs_of_file in context.meta.get(_TABLES, {}).items():
-                if values[name] != pairs_of_file:  # the command line has some; the later one counts
-                    values[name] = [*pairs_of_file, *values[name]]
-            command(options(**values))
+    @wraps(command)
+    def call(context: typer.Context, **values: Any) -> None:
+        for name, pairs_of_file in context.meta.get(_TABLES, {}).items():
+            if values[name] != pairs_of_file:  # the command line has some; the later one counts
+                values[name] = [*pairs_of_file, *values[name]]
+        command(**_arguments(command, values))
 
-        shown = inspect.signature(options, eval_str=True)
-        first = inspect.Parameter(
-            "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    return call
+
+
+def _parameters(of: Any) -> Iterator[inspect.Parameter]:
+    """Yield the options of a function or a dataclass."""
+    for each in inspect.signature(of, eval_str=True).parameters.values():
+        kind: Any = each.annotation
+        if not is_dataclass(each.annotation):
+            yield each
+        elif stated := tuple(options_of(kind)):
+            for name, option in stated:
+                yield _parameter(name, option, getattr(kind(), name))
+        else:
+            yield from _parameters(kind)
+
+
+def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
+    """Return an option of landing as typer takes it."""
+    kind: Any = str if option.least is None else int
+    stated: dict[str, Any] = {"help": option.help, "min": option.least}
+    if option.choices:
+        kind = Literal[option.choices]
+    if option.is_place:
+        stated |= PLACE
+    if isinstance(default, Hidden):
+        stated |= _HIDDEN
+    if option.metavar:
+        stated["metavar"] = option.metavar
+    if isinstance(default, Hidden | tuple):
+        kind, default = list[kind], None
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind if default is not None else kind | None, typer.Option(**stated)],
+    )
+
+
+def _arguments(of: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a function or a dataclass is called with: its own values, and its dataclasses."""
+    return {
+        name: _made(each.annotation, values) if is_dataclass(each.annotation) else values[name]
+        for name, each in inspect.signature(of, eval_str=True).parameters.items()
+    }
+
+
+def _made(kind: Any, values: Mapping[str, Any]) -> Any:
+    names = [name for name, _ in options_of(kind)]
+    if not names:
+        return kind(**_arguments(kind, values))
+    unset, given = kind(), {}
+    for name in names:
+        given[name] = values[name]
+        if isinstance(getattr(unset, name), Hidden):
+            given[name] = pairs(values[name], flag(name))
+        elif isinstance(getattr(unset, name), tuple):
+            given[name] = tuple(values[name] or ())
+    made = kind(**given)
+    for name in made.misplaced() if isinstance(made, TableOptions) else ():
+        raise typer.BadParameter(
+            f"only for {' and '.join(formats_with(name))}", param_hint=flag(name)
         )
-        call.__signature__ = shown.replace(  # type: ignore[attr-defined]
-            parameters=[first, *shown.parameters.values()]
-        )
-        call.__annotations__ = {
-            "context": typer.Context,
-            **inspect.get_annotations(options, eval_str=True),
-        }
-        return call
-
-    return decorate
+    return made
 
 
 def read_client_config(servers: str, path: Path | None, keys: list[str] | None) -> Hidden:
@@ -304,92 +278,30 @@ def _lines(text: str) -> list[str]:
     return [HiddenText(line) for line in lines if line and not line.startswith("#")]
 
 
-def table_options(
-    table_format: str, catalog: list[str] | None, storage: list[str] | None
-) -> dict[str, Any]:
-    """Return what opens a table."""
-    found: dict[str, Any] = {"storage": pairs(storage, "--storage")}
-    if table_format == "iceberg":
-        found["catalog"] = pairs(catalog, "--catalog")
-    elif catalog:
-        raise typer.BadParameter("only for iceberg", param_hint="--catalog")
-    return found
-
-
-def landing_options(
-    table_format: str,
-    catalog: list[str] | None,
-    storage: list[str] | None,
-    *,
-    after_restore: str,
-    growth: str | None,
-    partition_by: list[str] | None,
-    keep_snapshots: int | None = None,
-) -> dict[str, Any]:
-    """Return what opens a table to land in it; some formats have options of their own."""
-    found = table_options(table_format, catalog, storage)
-    if table_format == "iceberg":
-        found["keep_snapshots"] = keep_snapshots
-    elif keep_snapshots is not None:
-        raise typer.BadParameter("only for iceberg", param_hint="--keep-snapshots")
-    if table_format != "parquet":
-        found["reland"] = after_restore == "reland"
-        found["growth"] = None if growth is None else growth == "allow"
-        found["partition_by"] = partition_by or ()
-        return found
-    for value, option in (
-        (after_restore == "reland", "--after-restore"),
-        (growth, "--growth"),
-        (partition_by, "--partition-by"),
-    ):
-        if value:
-            raise typer.BadParameter("only for delta and iceberg", param_hint=option)
-    return found
-
-
-def read_decoding(
-    plain_format: str | None, schema: str | None, schema_id: int | None
-) -> Decoding | None:
-    """Return how plain messages become rows; None if no option says so."""
-    if plain_format is None or schema is None:
-        if (plain_format, schema, schema_id) == (None, None, None):
-            return None
-        missing = "--plain-format" if plain_format is None else "--plain-schema"
+def read_decoding(options: DecodingOptions) -> Decoding | None:
+    """Return how plain messages become rows, by the schema in a file; None if no option says so."""
+    if missing := options.missing():
         raise typer.BadParameter(
-            "plain messages need a format and a schema to be decoded", param_hint=missing
+            "plain messages need a format and a schema to be decoded", param_hint=flag(missing)
         )
+    if (path := options.plain_schema) is None:
+        return None
     try:
-        text = Path(schema).read_text(encoding="utf-8")
-        return Decoding(cast("Any", plain_format), text, schema_id)
+        text = Path(path).read_text(encoding="utf-8")
+        return replace(options, plain_schema=text).decoding()
     except (OSError, ValueError, ConfigError) as error:
-        raise typer.BadParameter(f"{schema}: {error}", param_hint="--plain-schema") from error
+        raise typer.BadParameter(f"{path}: {error}", param_hint="--plain-schema") from error
 
 
-def rules(
-    verify: str,
-    plain: str,
-    dead_letters: str | None,
-    *,
-    table_format: str,
-    opening: Mapping[str, Any],
-    straddle: str = "split",
-    decoding: Decoding | None = None,
-) -> Rules:
-    """Return the rules that the options state; `opening` is what opens the table.
+def rules(options: LandingOptions) -> Rules:
+    """Return the rules that the options state.
 
     Raises:
         LakeError: a place is none for its format.
     """
+    decoding = read_decoding(options)
     try:
-        return parse_rules(
-            verify=verify,
-            plain=plain,
-            dead_letters=dead_letters,
-            table_format=table_format,
-            straddle=straddle,
-            decoding=decoding,
-            **opening,
-        )
+        return options.rules(decoding)
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -11,22 +11,17 @@ import typer
 from columnar_kafka.cli.options import (
     PLACE,
     AsJson,
-    Catalog,
     ClientConfig,
     ClientKeys,
-    PlainFormat,
-    PlainSchema,
-    PlainSchemaId,
     Servers,
-    Storage,
-    TableFormat,
     TablePlace,
     read_client_config,
     read_decoding,
-    table_options,
+    takes,
 )
 from columnar_kafka.cli.outcome import fail, failures
-from columnar_kafka.ingest import open_dead_letters, open_table, verify_topic
+from columnar_kafka.ingest import open_dead_letters, verify_topic
+from columnar_kafka.lake.options import DecodingOptions, TableOptions
 
 if TYPE_CHECKING:
     from columnar_kafka.ingest import AuditReport
@@ -36,22 +31,19 @@ __all__ = ["verify"]
 _SHOWN = 20
 
 
+@takes
 def verify(
     *,
     table: TablePlace,
     bootstrap_servers: Servers,
     topic: Annotated[str, typer.Option(help="The topic that has landed.")],
-    table_format: TableFormat = "parquet",
-    catalog: Catalog = None,
-    storage: Storage = None,
+    options: TableOptions,
     topic_generation: Annotated[str | None, typer.Option(help="As when it landed.")] = None,
     dead_letters: Annotated[
         str | None,
         typer.Option(help="Where its dead letters are: these need not be in the table.", **PLACE),
     ] = None,
-    plain_format: PlainFormat = None,
-    plain_schema: PlainSchema = None,
-    plain_schema_id: PlainSchemaId = None,
+    plain: DecodingOptions,
     client_file: ClientConfig = None,
     client: ClientKeys = None,
     as_json: AsJson = False,
@@ -61,16 +53,14 @@ def verify(
     Reads the whole table, and the topic from where it began to land to the table's fences. Ends
     with 1 if anything is missing, twice or different, and names it.
     """
-    options = table_options(table_format, catalog, storage)
     config = read_client_config(bootstrap_servers, client_file, client)
-    decoding = read_decoding(plain_format, plain_schema, plain_schema_id)
-    if table_format != "parquet":
-        options["reland"] = True  # after a restore: up to the fences that it brought back
+    decoding = read_decoding(plain)
     with failures():
-        opened = open_table(table_format, table, **options)
+        # After a restore: up to the fences that it brought back.
+        opened = options.open(table).relanding()
         letters = None
         if dead_letters is not None:
-            letters = open_dead_letters(dead_letters, storage=options["storage"])
+            letters = open_dead_letters(dead_letters, storage=options.storage)
         report = verify_topic(
             config,
             topic,

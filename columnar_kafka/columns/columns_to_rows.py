@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from functools import lru_cache
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -16,9 +15,7 @@ from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
 from columnar_kafka.runtime.interruptions import raise_if_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    Build = Callable[[Iterable[tuple[Any, ...]]], list[dict[str, Any]]]
+    from collections.abc import Callable, Sequence
 
 __all__ = ["DictionaryValues", "dictionary_values", "has_map", "to_rows", "to_values"]
 
@@ -27,18 +24,6 @@ DictionaryValues = Mapping[str, list[Any]]
 
 _NO_DICTIONARIES: Final[DictionaryValues] = {}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_MAX_SHARED_KEYS: Final = 29
-"""The most attributes with which objects of one class share their keys: from 30 on, CPython 3.11 to
-3.13 gives each object a dict that takes twice the memory of a usual one."""
-_LOOP: Final = """
-def build(rows):
-    dicts = []
-    for values in rows:
-        row = Row()
-        {attributes}, = values
-        dicts.append(row.__dict__)
-    return dicts
-"""
 
 
 def to_rows(
@@ -60,7 +45,7 @@ def to_rows(
         _look_up(column, dictionaries[name]) if name in dictionaries else to_values(column)
         for name, column in zip(names, batch.columns, strict=True)
     ]
-    return _builder(tuple(names))(zip(*columns, strict=True))
+    return _records(names, columns)
 
 
 def dictionary_values(batch: pa.RecordBatch) -> DictionaryValues:
@@ -79,30 +64,9 @@ def _look_up(column: pa.DictionaryArray, values: list[Any]) -> list[Any]:
     return [values[index] for index in indices.to_pylist()]
 
 
-@lru_cache(maxsize=100)
-def _builder(names: tuple[str, ...]) -> Build:
-    """Return the function that makes dicts with these keys of tuples of values.
-
-    The dicts are the attributes of objects of one class, which share their keys. That takes a third
-    of the time of `dict`, and half of the memory.
-    """
-
-    class Row:
-        """Has these attributes."""
-
-    if not 0 < len(names) <= _MAX_SHARED_KEYS or any(hasattr(Row, name) for name in names):
-        return lambda rows: [dict(zip(names, values, strict=True)) for values in rows]
-    # A name can be any string, so none goes into the code: it has a0, a1, … in their place.
-    names_of = {f"a{number}": name for number, name in enumerate(names)}
-    scope: dict[str, Any] = {"Row": Row}
-    text = _LOOP.format(attributes=", ".join(f"row.{variable}" for variable in names_of))
-    exec(text, scope)  # noqa: S102 - no part comes from outside
-    build: Any = scope["build"]
-    code = build.__code__
-    build.__code__ = code.replace(
-        co_names=tuple(names_of.get(name, name) for name in code.co_names)
-    )
-    return build  # type: ignore[no-any-return]
+def _records(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:
+    """Return dicts with these keys, of columns of values."""
+    return list(map(dict, map(zip, repeat(names), zip(*columns, strict=True))))
 
 
 def to_values(column: pa.Array) -> list[Any]:
@@ -138,9 +102,8 @@ def _has_times_or_maps(arrow: pa.DataType) -> bool:
 
 
 def _structs(column: pa.StructArray) -> list[Any]:
-    names = tuple(field.name for field in column.type)
-    fields = [to_values(column.field(i)) for i in range(len(names))]
-    rows = _builder(names)(zip(*fields, strict=True))
+    names = [field.name for field in column.type]
+    rows = _records(names, [to_values(column.field(i)) for i in range(len(names))])
     if not column.null_count:
         return rows
     valid = column.is_valid().to_pylist()

@@ -48,7 +48,7 @@ class _Unsupported(Exception):  # noqa: N818 - nobody else sees it
 
 def row_format(schema: RecordSchema) -> RowFormat | None:
     """Return the native core's columns; None if it is off, or does not know what they need."""
-    if not native.enabled or schema.coerce:
+    if not native.enabled:
         return None
     columns = native_columns(schema.arrow, schema.symbols)
     if columns is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.aside.dead_letters import DeadLetters
     from columnar_kafka.lake.aside.decoding import Decoding
     from columnar_kafka.lake.audit.audit import AuditReport
-    from columnar_kafka.lake.model import Fence, LakeTable, SourceMessage
-    from columnar_kafka.lake.tables.commit import CommitTarget, Head
+    from columnar_kafka.lake.model import Fence, SourceMessage
+    from columnar_kafka.lake.tables.base import Head, LakeTable
 
 __all__ = ["verify_topic"]
 
@@ -63,13 +63,12 @@ def verify_topic(
     given, config = Arguments((config,), {}), {}  # which shows passwords
     settings = landing_config(given.mapping(), topic, table)
     settings.setdefault("fetch.wait.max.ms", 10)  # a partition's first offset waits for a fetch
-    target = cast("CommitTarget[Any]", table)
-    head = target.head()
+    head = table.head()
     fences = {name: fence for name, fence in head.fences.items() if fence.topic == topic}
     if not fences:
         raise LakeError(f"{table} has nothing of topic {topic!r}")
     _check_generation(settings, topic, fences, topic_generation)
-    audit = TopicAudit(topic, target.landed_files(head), head.fences, decoding)
+    audit = TopicAudit(topic, table.landed_files(head), head.fences, decoding)
     letters = {} if dead_letters is None else dead_letters.taken({})
     with closing(StockConsumer(settings)) as consumer:
         for name, fence in sorted(fences.items(), key=lambda each: each[1].partition):
@@ -89,12 +88,12 @@ def verify_topic(
         landed,
         is_alone=all(each.topic.partition(" ")[0] == topic for each in head.fences.values()),
     )
-    report.findings += _wrong_bounds(target, head)
+    report.findings += _wrong_bounds(table, head)
     return report
 
 
-def _wrong_bounds(target: CommitTarget[Any], head: Head[Any]) -> Iterator[Finding]:
-    for each in wrong_files(target, head):
+def _wrong_bounds(table: LakeTable, head: Head[Any]) -> Iterator[Finding]:
+    for each in wrong_files(table, head):
         names = ", ".join(each.columns)
         reason = f"filters on {names} may miss rows: columnar-kafka repair puts that right"
         yield Finding(kind="wrong bounds", reason=reason, file=each.file.path)
@@ -131,8 +130,8 @@ def _messages(consumer: StockConsumer, fence: Fence, first: int) -> Iterator[Sou
         error = found.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        offset = cast("int", found.offset())
-        if error is not None or offset >= fence.next:
+        message = source_message(found)
+        if error is not None or message.offset >= fence.next:
             return
-        first = offset + 1
-        yield source_message(found)
+        first = message.offset + 1
+        yield message

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.formats import open_table
-from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.base import commit_fences
 from columnar_kafka.lake.tables.fence_reset import moved_fences
 from columnar_kafka.lake.tables.files import hide_password
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from columnar_kafka.lake.model import Fence
-    from columnar_kafka.lake.tables.commit import CommitTarget
 
 __all__ = ["FenceTable", "TableFences"]
 
@@ -40,11 +39,8 @@ class FenceTable:
     def __init__(self, table_format: str, place: str, **options: Any) -> None:
         """Open a table as `open_table` does. Raises as that."""
         place, options = hide_password(place), Hidden(options)
-        after: dict[str, Any] = {} if table_format == "parquet" else {"reland": True}
         self._table = open_table(table_format, place, **options)
-        self._target = cast(
-            "CommitTarget[Any]", open_table(table_format, place, **options, **after)
-        )
+        self._restored = self._table.relanding()
 
     def read(self) -> TableFences:
         """Return the fences of the current version, after a restore those that it brought back.
@@ -52,9 +48,9 @@ class FenceTable:
         Raises:
             LakeError: there is no table, or it cannot be read.
         """
-        head = self._target.head()
+        head = self._restored.head()
         if not head.exists:
-            raise LakeError(f"{self._target}: there is no table")
+            raise LakeError(f"{self._restored}: there is no table")
         try:
             self._table.fences()
         except LakeError as error:
@@ -74,7 +70,7 @@ class FenceTable:
             NotLandedError, MayHaveLandedError: the commit failed, or may have.
         """
         if dry:
-            return moved_fences(self._target.head().fences, offsets, force=force)
+            return moved_fences(self._restored.head().fences, offsets, force=force)
         return commit_fences(
-            self._target, lambda fences: moved_fences(fences, offsets, force=force)
+            self._restored, lambda fences: moved_fences(fences, offsets, force=force)
         )

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from columnar_kafka.lake.model import LakeTable, SourceMessage
+    from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = ["IngestStats", "Ingestor"]
 

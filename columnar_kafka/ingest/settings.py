@@ -14,7 +14,7 @@ from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.plan import Layout
 
 if TYPE_CHECKING:
-    from columnar_kafka.lake.model import LakeTable
+    from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = ["SESSION", "IngestSettings", "Start", "landing_config"]
 

@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.aside.dead_letters import DeadLetters
 from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.lake.tables.files import hide_password, is_object_store, refuse_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from columnar_kafka.lake.aside.decoding import Decoding
-    from columnar_kafka.lake.aside.rules import Plain
-    from columnar_kafka.lake.model import LakeTable
-    from columnar_kafka.lake.partition import Straddle
-    from columnar_kafka.lake.tables.directory.table import ParquetDirectory
-    from columnar_kafka.segment.verification import Verification
+    from columnar_kafka.lake.tables.base import LakeTable
+    from columnar_kafka.lake.tables.files import Files
 
-__all__ = ["FORMATS", "open_dead_letters", "open_table", "parse_rules"]
+__all__ = ["FORMATS", "formats_with", "open_dead_letters", "open_table", "parse_rules"]
+
+
+class TableFormat(NamedTuple):
+    """A table format: its class, and the options that not all formats have."""
+
+    module: str
+    kind: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether a place is a name in a catalog, which knows where the files are."""
+        return "catalog" in self.options
+
+
+_HISTORY: Final = ("after_restore", "growth", "partition_by")
 
 FORMATS: Final = {
-    "parquet": ("columnar_kafka.lake.tables.directory.table", "ParquetDirectory"),
-    "delta": ("columnar_kafka.lake.tables.delta.table", "DeltaLakeTable"),
-    "iceberg": ("columnar_kafka.lake.tables.iceberg.table", "IcebergTable"),
+    "parquet": TableFormat("columnar_kafka.lake.tables.directory.table", "ParquetDirectory"),
+    "delta": TableFormat("columnar_kafka.lake.tables.delta.table", "DeltaLakeTable", _HISTORY),
+    "iceberg": TableFormat(
+        "columnar_kafka.lake.tables.iceberg.table",
+        "IcebergTable",
+        (*_HISTORY, "catalog", "keep_snapshots"),
+    ),
 }
-"""The module and class of each format; the format's name is also that of its extra."""
+"""The formats by their names, which are also those of their extras."""
+
+
+def formats_with(option: str) -> tuple[str, ...]:
+    """Return the formats that have an option of landing: all, unless some name it."""
+    return tuple(name for name, each in FORMATS.items() if option in each.options) or tuple(FORMATS)
 
 
 def open_table(
@@ -53,19 +76,26 @@ def open_table(
         raise ConfigError(
             f"table format {table_format!r} does not exist; the formats are {', '.join(FORMATS)}"
         )
-    module, name = FORMATS[table_format]
-    found = _imported(module, table_format, f"table format {table_format!r}")
-    if table_format == "iceberg":
-        options["storage"] = storage  # its catalog says where the files are
-    elif is_object_store(place):
-        stores = _imported(
-            "columnar_kafka.lake.tables.object_files", "stores", f"a table at {place}"
-        )
-        options["files"] = stores.ObjectFiles(place, storage)
-    elif storage:
-        raise ConfigError(f"storage {min(storage)}: {place!r} is not in an object store")
-    table: LakeTable = getattr(found, name)(place, **options)
+    chosen = FORMATS[table_format]
+    module = _imported(chosen.module, table_format, f"table format {table_format!r}")
+    if chosen.has_catalog:
+        options["storage"] = storage
+    elif files := _files(place, storage):
+        options["files"] = files
+    table: LakeTable = getattr(module, chosen.kind)(place, **options)
     return table
+
+
+def _files(place: str, storage: Mapping[str, str]) -> Files[Any] | None:
+    """Return the object store of a place; None if it is on this machine."""
+    if is_object_store(place):
+        name = "columnar_kafka.lake.tables.object_files"
+        stores = _imported(name, "stores", f"a table at {place}")
+        files: Files[Any] = stores.ObjectFiles(place, storage)
+        return files
+    if storage:
+        raise ConfigError(f"storage {min(storage)}: {place!r} is not in an object store")
+    return None
 
 
 def open_dead_letters(place: str, *, storage: Mapping[str, str] | None = None) -> DeadLetters:
@@ -76,8 +106,9 @@ def open_dead_letters(place: str, *, storage: Mapping[str, str] | None = None) -
     """
     given, storage = Arguments((storage or {},), {}), None  # which shows passwords
     place, storage = hide_password(place), given.mapping()
-    keys = storage if is_object_store(place) else None  # the table may be elsewhere
-    return DeadLetters(cast("ParquetDirectory", open_table("parquet", place, storage=keys)))
+    refuse_password(place)
+    keys = storage if is_object_store(place) else {}  # the table may be elsewhere
+    return DeadLetters(ParquetDirectory(place, files=_files(place, keys)))
 
 
 def parse_rules(
@@ -117,18 +148,12 @@ def parse_rules(
     if kind == "table" and not place:
         raise ConfigError("plain is table: name the table, as in table:PLACE")
     letters = None if dead_letters is None else open_dead_letters(dead_letters, storage=storage)
-    is_table = kind == "table"
     options.pop("partition_by", None)
-    return Rules(
-        verify=cast("Verification", verify),
-        dead_letters=letters,
-        plain=cast("Plain", kind if is_table else plain),
-        plain_table=(
-            open_table(table_format, place, storage=storage, **options) if is_table else None
-        ),
-        decoding=decoding,
-        straddle=cast("Straddle", straddle),
-    )
+    table = None
+    if kind == "table":
+        plain, table = kind, open_table(table_format, place, storage=storage, **options)
+    texts: dict[str, Any] = {"verify": verify, "plain": plain, "straddle": straddle}
+    return Rules(**texts, dead_letters=letters, plain_table=table, decoding=decoding)
 
 
 def _imported(module: str, extra: str, what: str) -> Any:

@@ -1,8 +1,9 @@
-"""The lake's values and protocols: messages that land, files that are staged, tables."""
+"""The lake's values: messages that land, files that are staged, results."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -13,7 +14,7 @@ from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "REPLAY",
     "UNKNOWN_SEGMENT",
+    "Check",
     "CommitResult",
     "CompactResult",
     "Count",
     "Fence",
     "FileWriter",
     "Fitting",
-    "LakeTable",
     "LandedFile",
     "MayHaveLandedError",
     "NotLandedError",
@@ -42,6 +43,7 @@ __all__ = [
     "StagedFile",
     "TopicGeneration",
     "UnlandableError",
+    "WrongFile",
     "fence_topic",
     "unlandable",
 ]
@@ -381,6 +383,22 @@ class LandedFile:
     partition: Mapping[str, Any] = field(default_factory=dict)
 
 
+class WrongFile(NamedTuple):
+    """A file of a table whose bounds hide rows, and in which columns.
+
+    `nan` are the leaf columns, by number, of which it states bounds although there is a NaN.
+    """
+
+    file: StagedFile
+    columns: tuple[str, ...]
+    nan: frozenset[int]
+    can_be_mended: bool = True
+
+
+Check = Callable[[], WrongFile | None]
+"""Reads the footer of a file, and returns the file if it hides rows. Raises LakeError."""
+
+
 class FileWriter(Protocol):
     """Writes one file to be staged; for one thread. `write` and `finish` raise OSError."""
 
@@ -404,80 +422,4 @@ class FileWriter(Protocol):
 
     def discard(self) -> None:
         """Close and remove the file, finished or not. Raises nothing: a remaining file is waste."""
-        ...
-
-
-class LakeTable(Protocol):
-    """A place where files land; a commit lands whole or not at all. Picklable.
-
-    What an object remembers of the table only saves requests: another process may commit meanwhile.
-
-    Executors call `fences`, `fit` and `create`; the driver, or a single process, calls `commit`.
-    Any number of processes and threads may call all methods at the same time.
-    """
-
-    place: str
-    """Where the table is: one text for all its names, a path, URL or name in a catalog."""
-
-    def fences(self) -> Mapping[str, Fence]:
-        """Return how far each partition has landed, by fence name. Blocks for a read.
-
-        Raises:
-            LakeError: the table cannot be read.
-        """
-        ...
-
-    def fit(self, schema: pa.Schema) -> Fitting:
-        """Say how segments of `schema` land; may create the table, or add columns to it.
-
-        Raises:
-            UnlandableError: segments of that schema cannot land in the table.
-            LakeError: the table cannot be read or changed, or is partitioned in another way.
-        """
-        ...
-
-    def create(
-        self, source: SourcePartition, first: int, schema: pa.Schema, partition: PartitionValues
-    ) -> FileWriter:
-        """Open a new file, visible to no reader, for segments of `schema` from offset `first` on.
-
-        The schema was fitted. The file is for rows of one `partition` of the table.
-
-        Raises:
-            LakeError: files of that schema cannot land in the table any more.
-            OSError: the file cannot be created.
-        """
-        ...
-
-    def commit(self, staged: Iterable[StageResult]) -> CommitResult:
-        """Land the files of all attempts together, and move the fences with them.
-
-        A fence moves to the end of the range that was read, or, where that is not known, of the
-        last file. Staged files that the fences show to have landed are counted and removed; so are
-        repeated files. When this returns, all others have landed.
-
-        Raises:
-            NotLandedError: nothing has landed. The message says why, and what to do.
-            MayHaveLandedError: the files have landed or may have. Delete none; stage the same input
-                and commit again.
-        """
-        ...
-
-    def discard(self, staged: Iterable[StageResult]) -> None:
-        """Remove files that are not going to land. Files that have landed are kept.
-
-        Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
-        commit may still arrive. Raises nothing: a remaining file is waste.
-        """
-        ...
-
-    def compact(self, file_bytes: int) -> CompactResult:
-        """Merge small files to files of up to `file_bytes`. Blocks while it rewrites them.
-
-        Others may land meanwhile. Whether they may read is the table's business.
-
-        Raises:
-            LakeError: the table cannot do that, or a file cannot be read.
-            NotLandedError, MayHaveLandedError: as `commit`.
-        """
         ...

@@ -54,8 +54,8 @@ _RUN_BYTES: Final = 16 << 20
 class Mode(Enum):
     """How segments become files: each segment one file, byte for byte, or many stitched to one."""
 
-    VERBATIM = "verbatim"
     STITCHED = "stitched"
+    VERBATIM = "verbatim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

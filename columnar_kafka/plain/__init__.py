@@ -3,11 +3,28 @@
 >>> from columnar_kafka.plain import Avro, Ipc, Json
 """
 
-from __future__ import annotations
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from columnar_kafka.plain.avro import Avro
-from columnar_kafka.plain.base import Format, TableFormat
-from columnar_kafka.plain.ipc import Ipc
-from columnar_kafka.plain.json import Json
+if TYPE_CHECKING:
+    from columnar_kafka.plain.avro import Avro
+    from columnar_kafka.plain.base import Format, TableFormat
+    from columnar_kafka.plain.ipc import Ipc
+    from columnar_kafka.plain.json import Json
 
 __all__ = ["Avro", "Format", "Ipc", "Json", "TableFormat"]
+
+# Few landings decode plain messages, and those need other modules.
+_MODULE_OF = {
+    "Avro": "columnar_kafka.plain.avro",
+    "Format": "columnar_kafka.plain.base",
+    "Ipc": "columnar_kafka.plain.ipc",
+    "Json": "columnar_kafka.plain.json",
+    "TableFormat": "columnar_kafka.plain.base",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'columnar_kafka.plain' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from columnar_kafka.columns.from_rows.accepted_types import show
 from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS, RowColumns
 from columnar_kafka.errors import RowError, SchemaError
+from columnar_kafka.plain.rows import PlainRows
 from columnar_kafka.schema.families import family
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _DAY: Final = 86_400
 _DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-class JsonRows:
+class JsonRows(PlainRows):
     """JSON objects, each of them a row of a schema, as `Producer.produce` would take it.
 
     A field that the schema does not have, a missing one without a default, a value of another type
@@ -57,36 +58,32 @@ class JsonRows:
     or from a number, whose digits count. An integer is a float where the column has floats.
     """
 
-    def __init__(self, schema: RecordSchema) -> None:
-        """Read rows of a schema.
-
-        Raises:
-            SchemaError: JSON cannot have the values of a field; says which and why.
-        """
-        self._columns = RowColumns(schema)
-        exact = any(map(_has_decimals, schema.arrow.types))
-        self._readers = dict(_readers(schema.arrow, "", schema))
+    def __init__(self, schema: Any, schema_id: int | None = None) -> None:
+        super().__init__(schema)
+        self._rows = RowColumns(self.records)
+        exact = any(map(_has_decimals, self.columns.types))
+        self._readers = dict(_readers(self.columns, "", self.records))
         self._decoder = json.JSONDecoder(
             parse_float=_exact if exact else _finite, parse_constant=_refuse
         )
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
-        """Return the rows of the values that are right, and what is wrong with others, by index."""
+        """See `PlainRows.decode`."""
         errors: dict[int, str] = {}
         batches = []
         for first in range(0, len(values), CHUNK_ROWS):
             rows, numbers = [], []
             for number, value in enumerate(values[first : first + CHUNK_ROWS], first):
                 try:
-                    rows.append(self._columns.take(self._row(value))[0])
+                    rows.append(self._rows.take(self._row(value))[0])
                     numbers.append(number)
                 except RowError as error:
                     errors[number] = error.reason
-            converted = self._columns.convert(rows)
+            converted = self._rows.convert(rows)
             for index, rejected in converted.rejected.items():
                 errors[numbers[index]] = rejected.error.reason
             batches.append(converted.batch)
-        return pa.Table.from_batches(batches, self._columns.schema), errors
+        return pa.Table.from_batches(batches, self._rows.schema), errors
 
     def _row(self, value: bytes) -> dict[str, Any]:
         try:

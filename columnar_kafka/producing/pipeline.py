@@ -166,7 +166,7 @@ class Pipeline:
         metadata: Metadata,
         nbytes: int,
     ) -> None:
-        """Accept a record, whose `values` `Columns.take` has returned.
+        """Accept a record, whose `values` `RowColumns.take` has returned.
 
         Raises:
             BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.broker.base import TopicLimits
-    from columnar_kafka.columns.from_rows.protocol import Columns
     from columnar_kafka.native._core import Encoder as NativeEncoder
     from columnar_kafka.native._core import RowFormat
     from columnar_kafka.producing.settings import ProducerConfig
@@ -39,7 +38,7 @@ class TopicFormat:
 
     topic: str
     records: RecordSchema
-    columns: Columns
+    columns: RowColumns
     kafka: KafkaColumn
     schema: pa.Schema
     encoder: Encoder

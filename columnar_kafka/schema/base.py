@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,8 @@ class RecordSchema:
         defaults: the values for fields that a row leaves out.
         symbols: the symbols of each enum.
         uuids: the fields, of text or 16 bytes, that accept `uuid.UUID`.
-        coerce: converters of values that are not null, called before a value is checked; what one
-            raises, also when it is called again, is the row's error. Rows of such a schema are
-            taken by Python alone.
 
-    The last four are keyed by a field's path: names joined by dots, with ``item`` for the elements
+    The last three are keyed by a field's path: names joined by dots, with ``item`` for the elements
     of a list and ``value`` for the values of a map.
     """
 
@@ -38,7 +35,6 @@ class RecordSchema:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     symbols: Symbols = field(default_factory=dict)
     uuids: frozenset[str] = frozenset()
-    coerce: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, schema: Any) -> RecordSchema:

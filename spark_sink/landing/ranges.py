@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.lake.aside.rules import Rules
-    from columnar_kafka.lake.model import LakeTable, StageResult, TopicGeneration
+    from columnar_kafka.lake.model import StageResult, TopicGeneration
     from columnar_kafka.lake.plan import Layout
+    from columnar_kafka.lake.tables.base import LakeTable
 
     Identify = Callable[[str, str | None, str | None], TopicGeneration]
 

@@ -37,6 +37,7 @@ from columnar_kafka.ingest import (
     parse_rules,
     verify_topic,
 )
+from columnar_kafka.lake.options import LakeOptions
 from columnar_kafka.producing import pipeline
 from columnar_kafka.testing import FakeKafka
 from spark_sink.columns import MESSAGE
@@ -132,8 +133,7 @@ def test_the_options_of_a_command_show_none() -> None:
         topic=["t"],
         to="s3://b/t",
         client=[f"sasl.password={SECRET}"],
-        storage=[f"aws_secret_access_key={SECRET}"],
-        catalog=[f"credential={SECRET}"],
+        lake=LakeOptions(storage={"aws_secret_access_key": SECRET}, catalog={"credential": SECRET}),
     )
     assert SECRET not in f"{given!r} {given}"
 
@@ -141,7 +141,7 @@ def test_the_options_of_a_command_show_none() -> None:
 def test_a_pickled_copy_shows_them_neither() -> None:
     """Spark's tasks get one."""
     reader = source(subscribe="t").reader(source(subscribe="t").schema())
-    pickled = pickle.loads(pickle.dumps(reader._options))
+    pickled = pickle.loads(pickle.dumps(reader._options))  # noqa: SLF001 - what Spark is given
     assert SECRET not in repr(pickled)
     assert pickled.config["sasl.password"] == SECRET
 

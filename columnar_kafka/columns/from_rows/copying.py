@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka.columns import older_arrow, range_checks
 from columnar_kafka.columns.columns_to_rows import to_values
 from columnar_kafka.columns.from_rows.accepted_types import AcceptedTypes, show
-from columnar_kafka.columns.from_rows.compiled_copying import VALUE_BYTES, compiled
 from columnar_kafka.columns.from_rows.converters import converter, misfit
 from columnar_kafka.columns.from_rows.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.errors import RowError
-from columnar_kafka.runtime.interruptions import raise_if_once
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.from_rows.compiled_copying import Copy
     from columnar_kafka.schema import RecordSchema
 
 __all__ = ["copier", "element"]
+
+_VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, whichever is more
+
+Copy = Callable[[Any], tuple[Any, int]]
+"""Copies a value that is not None: returns one that cannot be changed, and the bytes inside it."""
 
 
 def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
@@ -40,8 +41,7 @@ def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
     if path in schema.uuids:
         return _uuid_text if pa.types.is_string(arrow) else _uuid_bytes
     if pa.types.is_nested(arrow):
-        copy = _nested(arrow, path, schema)
-        return compiled(arrow, path, schema, copy, element)
+        return _nested(arrow, path, schema)
     return _binary if AcceptedTypes(field, path).is_binary else None
 
 
@@ -89,16 +89,13 @@ def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
     inner = copier(field, path, schema)
     surely_fits = range_checks.surely_fits(field.type)
     convert = converter(field.type)
-    coerce = schema.coerce.get(path)
 
     def copy(value: Any) -> tuple[Any, int]:
-        nbytes = VALUE_BYTES
-        if coerce is not None and value is not None:
-            value = _coerced(value, coerce, path)
+        nbytes = _VALUE_BYTES
         if inner is not None and value is not None:
             value, more = inner(value)
             nbytes += more
-        if not accepted.accepts(type(value)):
+        if type(value) not in accepted.exact and not accepted.accepts(type(value)):
             raise accepted.mismatch(value)
         if value is None:
             return value, nbytes
@@ -115,20 +112,9 @@ def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
     return copy
 
 
-def _coerced(value: Any, coerce: Callable[[Any], Any], path: str) -> Any:
-    try:
-        return coerce(value)
-    except Exception as error:
-        raise_if_once(error, partial(coerce, value))
-        raise RowError(
-            f"field {path!r} is {show(value)}, which {coerce!r} does not take: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-
-
 def _collect(copies: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:
     values = []
-    nbytes = VALUE_BYTES
+    nbytes = _VALUE_BYTES
     for value, more in copies:
         values.append(value)
         nbytes += more

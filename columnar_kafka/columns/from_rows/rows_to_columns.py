@@ -9,14 +9,12 @@ converted; that row is rejected alone.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from columnar_kafka.columns.from_rows.compiled_copying import compiled
 from columnar_kafka.columns.from_rows.converters import converter, misfit
 from columnar_kafka.columns.from_rows.copying import element
-from columnar_kafka.columns.from_rows.protocol import Converted, RejectedRow
 from columnar_kafka.columns.from_rows.row_objects import ROW_TYPES, RowReader
 from columnar_kafka.columns.from_rows.taken_values import to_builtin, to_produced
 from columnar_kafka.errors import RowError
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["CHUNK_ROWS", "RowColumns"]
+__all__ = ["CHUNK_ROWS", "Converted", "RejectedRow", "RowColumns", "RowColumnsBuilder"]
 
 CHUNK_ROWS: Final = 1024
 """Rows converted at a time: enough for Arrow's speed, few enough to find a bad row early."""
@@ -37,8 +35,22 @@ _ROW_BYTES: Final = 256  # a record's own objects: the tuple of values, its plac
 RowValues = tuple[Any, ...]
 
 
+class RejectedRow(NamedTuple):
+    """A row that does not fit its schema, as `RowColumns.row` returns it, and why."""
+
+    error: RowError
+    value: dict[str, Any]
+
+
+class Converted(NamedTuple):
+    """The columns of the rows that fit, and the rejected rows by their index among all rows."""
+
+    batch: pa.RecordBatch
+    rejected: dict[int, RejectedRow]
+
+
 class RowColumns:
-    """Implements `Columns` for one schema."""
+    """Turns rows of one schema into columns. Thread-safe."""
 
     def __init__(self, schema: RecordSchema) -> None:
         self.schema = schema.arrow
@@ -49,32 +61,37 @@ class RowColumns:
         self._converters = [(field.name, converter(field.type)) for field in schema.arrow]
         self._to_builtin = [to_builtin(field) for field in schema.arrow]
         self._to_produced = to_produced(pa.field("", row, nullable=False))
-        self._take = compiled(row, "", schema, self._take_unusual, element, _ROW_BYTES)
 
     def take(self, row: Any) -> tuple[RowValues, int]:
-        """See `Columns.take`."""
-        return self._take(row if type(row) is dict else self._as_dict(row))
+        """Check and copy a row; return its values, and the bytes that they may hold.
 
-    def _as_dict(self, row: Any) -> dict[str, Any]:
-        return dict(zip(self._names, self._values(row), strict=True))
+        A row, or a record inside a row, is a dict or any mapping, a namedtuple, or an object of a
+        dataclass, attrs, msgspec or pydantic class. A missing field gets its Avro default. In a
+        column with a time zone a naive datetime is UTC; a datetime with a time zone does not fit a
+        column without one. The caller's objects can no longer change the values returned.
 
-    def _take_unusual(self, row: dict[str, Any]) -> tuple[RowValues, int]:
-        """Copy a row in which something needs a careful look."""
+        Raises:
+            RowError: a field is missing or unknown, has the wrong Python type, or is out of its
+                column's range. `convert` rejects what only the conversion can tell, such as bytes
+                of another length than the schema fixes.
+            TypeError: the object is not a row.
+        """
+        originals = self._reader.values(row)
+        if originals is None:
+            raise TypeError(f"a row must be {ROW_TYPES}, not {type(row).__name__}")
         values, nbytes = [], _ROW_BYTES
-        for copy, value in zip(self._elements, self._values(row), strict=True):
-            copied, more = copy(value)
-            values.append(copied)
+        for copy, original in zip(self._elements, originals, strict=True):
+            value, more = copy(original)
+            values.append(value)
             nbytes += more
         return tuple(values), nbytes
 
-    def _values(self, row: Any) -> RowValues:
-        values = self._reader.values(row)
-        if values is None:
-            raise TypeError(f"a row must be {ROW_TYPES}, not {type(row).__name__}")
-        return values
-
     def builtin(self, values: RowValues) -> RowValues:
-        """See `Columns.builtin`."""
+        """Return what `take` has returned in objects of builtin classes, as the native core wants.
+
+        The columns are the same. Where a column cannot hold a value, `values` are returned. It may
+        run code of the user's: of a time's zone, or of a number's class.
+        """
         try:
             return self._builtin(values)
         except Exception as error:  # noqa: BLE001 - conversion raises it again, and rejects the row
@@ -85,12 +102,12 @@ class RowColumns:
         return tuple(change(value) for change, value in zip(self._to_builtin, values, strict=True))
 
     def row(self, values: RowValues) -> dict[str, Any]:
-        """See `Columns.row`."""
+        """Return what `take` has returned as a row, which `take` accepts again."""
         row: dict[str, Any] = self._to_produced(values)
         return row
 
     def builder(self) -> RowColumnsBuilder:
-        """See `Columns.builder`."""
+        """Return an empty builder."""
         return RowColumnsBuilder(self)
 
     def convert(self, rows: Sequence[RowValues]) -> Converted:
@@ -127,7 +144,12 @@ class RowColumns:
 
 
 class RowColumnsBuilder:
-    """Buffers one chunk of rows."""
+    """Buffers rows, and turns them into columns once. Not thread-safe.
+
+    Attributes:
+        append: adds one row, as `RowColumns.take` returned it.
+        capacity: the number of rows after which to `finish` this builder and start a new one.
+    """
 
     def __init__(self, columns: RowColumns) -> None:
         self._columns = columns
@@ -136,5 +158,5 @@ class RowColumnsBuilder:
         self.capacity = CHUNK_ROWS
 
     def finish(self) -> Converted:
-        """See `Builder.finish`."""
+        """Return the columns; called once."""
         return self._columns.convert(self._rows)

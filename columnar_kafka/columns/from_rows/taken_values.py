@@ -1,4 +1,4 @@
-"""Values that `Columns.take` has returned: a record is a tuple there, and a map a list of pairs."""
+"""Values that `RowColumns.take` has returned: a record is a tuple, and a map a list of pairs."""
 
 from __future__ import annotations
 

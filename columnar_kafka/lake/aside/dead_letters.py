@@ -50,7 +50,7 @@ class Taken:
 
 
 class DeadLetters:
-    """A place of dead letters, of one table. Picklable, without state; for any thread."""
+    """A place of dead letters, of one table. Picklable; for any thread."""
 
     def __init__(self, table: ParquetDirectory) -> None:
         """Name the directory; it need not exist yet."""

@@ -10,25 +10,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
+from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from columnar_kafka.lake.model import SourceMessage
-    from columnar_kafka.plain.rows import PlainRows
 
-__all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder", "PlainFormat"]
-
-PlainFormat = Literal["avro", "json"]
+__all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder"]
 
 BLOCK: Final = 1 << 16
 """The offsets that share a name in ``_kafka.segment``; an audit decodes so many together."""
@@ -41,29 +38,31 @@ _NO_TIME: Final = -1  # as Kafka says it
 class Decoding:
     """How plain messages become rows of the table: their format and their schema. Picklable.
 
-    `schema` is what `Producer.set_schema` takes: an Avro schema, or, for ``json`` only, a
-    `pyarrow.Schema`. `schema_id` is for Avro values that begin with Confluent's five bytes: the
-    registry's id of the schema, which all of them must have.
+    `format` is one of `ROW_FORMATS`. `schema` is what `Producer.set_schema` takes: an Avro schema,
+    or, for ``json`` only, a `pyarrow.Schema`. `schema_id` is for Avro values that begin with
+    Confluent's five bytes: the registry's id of the schema, which all of them must have.
 
     Raises:
         ConfigError: the format does not exist, or a field of the schema cannot be used.
     """
 
-    format: PlainFormat
+    format: str
     schema: Any
     schema_id: int | None = None
 
     def __post_init__(self) -> None:
-        formats = get_args(PlainFormat)
-        if self.format not in formats:
+        if self.format not in ROW_FORMATS:
             raise ConfigError(
                 f"the format of plain messages is {self.format!r}: it must be "
-                f"{' or '.join(formats)}"
+                f"{' or '.join(ROW_FORMATS)}"
             )
-        if self.format != "avro" and self.schema_id is not None:
-            raise ConfigError("a schema id is for plain messages in Avro: leave it out")
-        if self.format == "avro" and isinstance(self.schema, pa.Schema):
-            raise ConfigError("plain messages in Avro need the Avro schema that wrote them")
+        form = ROW_FORMATS[self.format]
+        if not form.has_ids and self.schema_id is not None:
+            raise ConfigError(f"a schema id is for plain messages in {WITH_IDS}: leave it out")
+        if not form.takes_arrow and isinstance(self.schema, pa.Schema):
+            raise ConfigError(
+                f"plain messages in {form.title} need the {form.title} schema that wrote them"
+            )
         if not 0 <= (self.schema_id or 0) < 1 << 32:
             raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
         try:
@@ -84,9 +83,7 @@ class PlainDecoder:
 
     def __init__(self, decoding: Decoding) -> None:
         """Decode by the format and the schema of `decoding`. Raises SchemaError, TypeError."""
-        # Few decode: a worker of Spark's has ten seconds to start.
-        rows = import_module("columnar_kafka.plain.rows")
-        self._rows: PlainRows = rows.PlainRows(decoding.format, decoding.schema, decoding.schema_id)
+        self._rows = ROW_FORMATS[decoding.format].open(decoding.schema, decoding.schema_id)
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
         # Header of the previous message, reused. The planner ignores its times.

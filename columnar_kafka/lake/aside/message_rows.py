@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +23,8 @@ from columnar_kafka.segment.headers import header_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from columnar_kafka.lake.model import FileWriter, LakeTable, SourcePartition
+    from columnar_kafka.lake.model import FileWriter, SourcePartition
+    from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = [
     "DEAD_LETTERS",
@@ -116,7 +117,7 @@ class MessageWriter:
         pq.write_table(pa.Table.from_pylist(rows, columns), sink, compression="zstd")
         writer = new_file(self._table, source, first.offset, self._columns, ())
         self._writers.append(writer)
-        stitcher = Stitcher(cast("BinaryIO", writer), writer.field_ids, fitting.unstated)
+        stitcher = Stitcher(writer, writer.field_ids, fitting.unstated)
         stitcher.append(sink.getvalue())
         stitcher.finish({})
         digest = hashlib.sha256()

@@ -13,8 +13,8 @@ from columnar_kafka.segment.verification import VERIFICATIONS
 if TYPE_CHECKING:
     from columnar_kafka.lake.aside.dead_letters import DeadLetters
     from columnar_kafka.lake.aside.decoding import Decoding
-    from columnar_kafka.lake.model import LakeTable
     from columnar_kafka.lake.partition import Straddle
+    from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.segment.verification import Verification
 
 __all__ = ["PLAIN", "Plain", "Rules"]

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
-        LakeTable,
         SourceMessage,
         SourcePartition,
         StagedFile,
         UnlandableError,
     )
+    from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = ["SetAside", "discard_staged", "land_staged"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import StagedFile
@@ -147,8 +147,7 @@ class _OpenFile:
             self._schema = fingerprint_of(part.data)
         self._messages = self._rows = 0
         self._is_encrypted = False
-        sink = cast("BinaryIO", writer)  # only writes
-        self._stitcher = Stitcher(sink, writer.field_ids, unstated)
+        self._stitcher = Stitcher(writer, writer.field_ids, unstated)
         # What is encoded anew is stitched in any case: its bytes are not those that were sent.
         self.is_open = (stitch or part.is_rewritten) and self.append(placements, part)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched

@@ -18,8 +18,9 @@ from columnar_kafka.lake.plan import Planner
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.aside.dead_letters import DeadLetters
-    from columnar_kafka.lake.model import LakeTable, SourceMessage, SourcePartition
+    from columnar_kafka.lake.model import SourceMessage, SourcePartition
     from columnar_kafka.lake.plan import Layout
+    from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = ["replay"]
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         CommitResult,
         FileWriter,
         Fitting,
-        LakeTable,
         PartitionValues,
         ReadRange,
         SourceMessage,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         TopicGeneration,
     )
     from columnar_kafka.lake.plan import Layout, Placement
+    from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]

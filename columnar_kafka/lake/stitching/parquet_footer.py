@@ -91,7 +91,7 @@ def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None
     """Read the footer of a complete file whose body is to be written at `at`.
 
     The first of its row groups is to have the number `ordinal`. `first` is the footer of the first
-    file that was stitched; an equal schema is not read again.
+    file that was stitched.
 
     Raises:
         StitchError: the file is damaged or encrypted, or must not be put behind the first one.
@@ -100,7 +100,7 @@ def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None
     encoded = bytes(data[body_end:-TAIL])
     copied = copy_footer(encoded, body_end=body_end, shift=shift, ordinal=ordinal)
     if copied is None:
-        footer = _read(encoded, body_end, shift, ordinal, first)
+        footer = _read(encoded, body_end, shift, ordinal)
     else:
         footer = Footer(body_end, *copied)
     if first is not None:
@@ -108,12 +108,12 @@ def read_footer(data: memoryview, *, at: int, ordinal: int, first: Footer | None
     return footer
 
 
-def _read(encoded: bytes, body_end: int, shift: int, ordinal: int, first: Footer | None) -> Footer:
+def _read(encoded: bytes, body_end: int, shift: int, ordinal: int) -> Footer:
     """Do as `copy_footer` for any footer, and refuse what cannot be read."""
     footer, cursor = Footer(body_end), Cursor(encoded)
     copier = RowGroupCopier(cursor, shift=shift, body_end=body_end)
     try:
-        group_rows = _read_fields(footer, cursor, copier, ordinal, first)
+        group_rows = _read_fields(footer, cursor, copier, ordinal)
     except IndexError:
         raise StitchError("the footer ends too early") from None
     except ThriftError as error:
@@ -125,9 +125,7 @@ def _read(encoded: bytes, body_end: int, shift: int, ordinal: int, first: Footer
     return footer
 
 
-def _read_fields(
-    footer: Footer, cursor: Cursor, copier: RowGroupCopier, ordinal: int, first: Footer | None
-) -> int:
+def _read_fields(footer: Footer, cursor: Cursor, copier: RowGroupCopier, ordinal: int) -> int:
     """Fill in the footer; return the number of rows in its row groups."""
     group_rows = 0
     for field_id, field_type in cursor.fields(_FILE):
@@ -142,7 +140,7 @@ def _read_fields(
             for _ in range(cursor.struct_count()):
                 _read_key_value(footer, cursor)
         elif field_id in _FILE:
-            _read_value(footer, cursor, field_id, first)
+            _read_value(footer, cursor, field_id)
         elif field_id in _ENCRYPTION:
             raise StitchError("an encrypted file")
         else:
@@ -150,21 +148,18 @@ def _read_fields(
     return group_rows
 
 
-def _read_value(footer: Footer, cursor: Cursor, field_id: int, first: Footer | None) -> None:
+def _read_value(footer: Footer, cursor: Cursor, field_id: int) -> None:
     if field_id == FileMetaDataField.VERSION:
         footer.version = cursor.integer()
     elif field_id == FileMetaDataField.SCHEMA:
-        footer.schema = cursor.span(LIST, known=first.schema if first else b"")
-        if first is not None and footer.schema == first.schema:
-            footer.columns = first.columns
-        else:
-            footer.columns = _count_leaves(Cursor(footer.schema))
+        footer.schema = cursor.span(LIST)
+        footer.columns = _count_leaves(Cursor(footer.schema))
     elif field_id == FileMetaDataField.NUM_ROWS:
         footer.rows = cursor.integer()
     elif field_id == FileMetaDataField.CREATED_BY:
         footer.created_by = cursor.binary()
     else:
-        footer.column_orders = cursor.span(LIST, known=first.column_orders if first else b"")
+        footer.column_orders = cursor.span(LIST)
 
 
 def _read_key_value(footer: Footer, cursor: Cursor) -> None:

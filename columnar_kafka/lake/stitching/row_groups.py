@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.segment.parquet import thrift
-from columnar_kafka.segment.parquet.arrow_patterns import ARROW_COLUMN_CHUNK
 from columnar_kafka.segment.parquet.field_ids import (
     MAGIC,
     ColumnChunkField,
@@ -19,7 +18,6 @@ from columnar_kafka.segment.parquet.field_ids import (
 from columnar_kafka.segment.parquet.thrift import STRUCT, Cursor
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Container
 
 __all__ = ["START", "RowGroupCopier", "StitchError", "without_statistics"]
@@ -49,7 +47,6 @@ _META_DATA: Final = ColumnMetaDataField.types(
     ColumnMetaDataField.BLOOM_FILTER_OFFSET,
 )
 _STATISTICS: Final = (ColumnMetaDataField.STATISTICS, ColumnMetaDataField.ENCODING_STATS)
-_ZERO: Final = thrift.encode_integer(0)
 
 
 class StitchError(LakeError):
@@ -112,33 +109,7 @@ class RowGroupCopier:
         if count != columns:
             raise StitchError(f"a row group of {count} columns, where the schema has {columns}")
         for _ in range(count):
-            if not self._copy_arrow_chunk():
-                self._copy_chunk()
-
-    def _copy_arrow_chunk(self) -> bool:
-        """Do as `_copy_chunk` for a chunk that Arrow wrote; return False for any other."""
-        cursor = self._cursor
-        if not (match := ARROW_COLUMN_CHUNK.match(cursor.buf, cursor.pos)):
-            return False
-        if match["file_offset"] != _ZERO:
-            before, after = match.span("file_offset")
-            self._out += match.string[self._copied_to : before] + _ZERO
-            self._copied_to = after
-        start = self._shift_match(match, "data")
-        if (dictionary := match["dictionary"]) and thrift.decode_integer(dictionary):
-            start = min(start, self._shift_match(match, "dictionary"))
-        self._check_within(start, thrift.decode_integer(match["size"]))
-        cursor.pos = match.end()
-        return True
-
-    def _shift_match(self, match: re.Match[bytes], name: str) -> int:
-        position = thrift.decode_integer(match[name])
-        self._check_within(position, 1)
-        start, end = match.span(name)
-        unchanged = match.string[self._copied_to : start]
-        self._out += unchanged + thrift.encode_integer(position + self._shift)
-        self._copied_to = end
-        return position
+            self._copy_chunk()
 
     def _copy_chunk(self) -> None:
         cursor, field = self._cursor, ColumnChunkField

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -57,6 +57,13 @@ class Stitched:
     files: int
 
 
+class Sink(Protocol):
+    """A file that is open for writing, or anything else with this method."""
+
+    def write(self, data: Any, /) -> Any:
+        """Take all of a buffer in one call, as all but raw (unbuffered) files do."""
+
+
 class Stitcher:
     """Writes one Parquet file by appending the row groups of others; for one thread at a time.
 
@@ -66,13 +73,12 @@ class Stitcher:
 
     def __init__(
         self,
-        sink: BinaryIO,
+        sink: Sink,
         field_ids: Mapping[tuple[str, ...], int] | None = None,
         unstated: Collection[int] = (),
     ) -> None:
         """Write to `sink`, a new empty file, which is left open.
 
-        Its `write` must take a whole buffer in one call, as all but raw (unbuffered) files do.
         The schema's elements get these `field_ids`, by their paths; without it they keep theirs.
         With it the file says nothing of time zones: who reads by field ids, as Iceberg does, knows
         UTC only, and the values are instants.
@@ -189,7 +195,7 @@ def _pairs(
     return own + [(key.encode(), value.encode()) for key, value in metadata.items()]
 
 
-def stitch(files: Iterable[BytesLike], sink: BinaryIO, *, metadata: Mapping[str, str]) -> Stitched:
+def stitch(files: Iterable[BytesLike], sink: Sink, *, metadata: Mapping[str, str]) -> Stitched:
     """Write one Parquet file with the row groups of all `files`, in order; see `Stitcher`.
 
     Raises:

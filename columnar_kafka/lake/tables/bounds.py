@@ -7,37 +7,32 @@ of some: Arrow leaves NaN out of these, which most engines take for the greatest
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake.model import StagedFile
+from columnar_kafka.lake.model import StagedFile, WrongFile
 from columnar_kafka.lake.stitching.row_groups import StitchError
 from columnar_kafka.lake.stitching.stitch import Stitcher
-from columnar_kafka.lake.tables.commit import CommitTarget
 from columnar_kafka.lake.tables.merging import as_staged, fence_names, merge_runs, merged_metadata
 from columnar_kafka.segment.encoder import columns_with_nan
 from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA, has_encrypted_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from columnar_kafka.lake.model import Fence, FileWriter, LakeTable, PartitionValues
-    from columnar_kafka.lake.tables.commit import Head
+    from columnar_kafka.lake.model import Fence, FileWriter, PartitionValues
+    from columnar_kafka.lake.tables.base import Head, LakeTable
     from columnar_kafka.lake.tables.merging import Run
 
 __all__ = [
-    "Check",
     "Footer",
     "RepairResult",
-    "RepairTarget",
-    "WrongFile",
     "as_wrong",
     "read_footer",
     "repair",
@@ -45,8 +40,6 @@ __all__ = [
     "with_nan",
     "wrong_files",
 ]
-
-State = TypeVar("State")
 
 _TAIL: Final = 8
 _FLOATS: Final = ("FLOAT", "DOUBLE")
@@ -66,15 +59,6 @@ class Footer(NamedTuple):
     is_encrypted: bool
 
 
-class WrongFile(NamedTuple):
-    """A file of the table that hides rows, and in which columns; `nan` is as in `Footer`."""
-
-    file: StagedFile
-    columns: tuple[str, ...]
-    nan: frozenset[int]
-    can_be_mended: bool = True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairResult:
     """How many files a table has; how many of them hid rows, and no longer do, or still may.
@@ -88,34 +72,6 @@ class RepairResult:
     reasons: tuple[str, ...] = field(default=(), compare=False)
 
 
-Check = Callable[[], WrongFile | None]
-"""Reads the footer of a file, and returns the file if it hides rows. Raises LakeError."""
-
-
-class RepairTarget(CommitTarget[State], Protocol[State]):
-    """What a table format brings to `repair`; see `CommitTarget`."""
-
-    def paths(self, head: Head[State]) -> Collection[str]:
-        """Return the paths of all files of the table, as `WrongFile` has them."""
-        ...
-
-    def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
-        """Yield the path of each file that can be looked at, and what looks at it.
-
-        Raises:
-            LakeError: not all rows of a file are the table's.
-        """
-        ...
-
-    def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
-        """Return what takes the place of a file: the file itself, or a new one that was staged.
-
-        Raises:
-            LakeError, OSError: a file cannot be read or written.
-        """
-        ...
-
-
 def repair(table: LakeTable) -> RepairResult:
     """Put the bounds of a table's files right, in one commit; no row, schema and fence changes.
 
@@ -127,15 +83,14 @@ def repair(table: LakeTable) -> RepairResult:
             cannot be written.
         NotLandedError, MayHaveLandedError: as `commit`.
     """
-    target = cast("RepairTarget[Any]", table)
-    if not hasattr(target, "checks"):
-        raise LakeError(f"{target}: a directory states nothing of its files that can be repaired")
-    head = target.head()
+    if table.is_listed:
+        raise LakeError(f"{table}: a directory states nothing of its files that can be repaired")
+    head = table.head()
     if not head.exists:
-        raise LakeError(f"{target}: there is no table")
+        raise LakeError(f"{table}: there is no table")
     left: dict[str, str] = {}
     wrong: dict[str, WrongFile] = {}
-    for path, check in target.checks(head):
+    for path, check in table.checks(head):
         try:
             each = check()
         except LakeError as error:
@@ -149,30 +104,29 @@ def repair(table: LakeTable) -> RepairResult:
     def mended(run: Run) -> StagedFile | None:
         path = run[0][0]
         try:
-            return target.mended(head, wrong[path])
+            return table.mended(head, wrong[path])
         except LakeError as error:
             left[path] = f"{error}"
             return None
 
     runs = ([(path, each.file)] for path, each in wrong.items())
-    merge_runs(target, runs, mended, target.paths)
+    merge_runs(table, runs, mended)
     repaired = len(wrong.keys() - left)
     reasons = tuple(left.values())
-    files = len(target.paths(head))
+    files = len(table.paths(head))
     return RepairResult(files=files, repaired=repaired, left=len(left), reasons=reasons)
 
 
-def wrong_files(target: CommitTarget[State], head: Head[State]) -> Iterator[WrongFile]:
+def wrong_files(table: LakeTable, head: Head[Any]) -> Iterator[WrongFile]:
     """Yield the files that hide rows, but those that cannot be read; of a directory none.
 
     Raises:
         LakeError: not all rows of a file are the table's.
     """
-    if hasattr(target, "checks"):
-        for _, check in target.checks(head):
-            with suppress(LakeError):
-                if (found := check()) is not None:
-                    yield found
+    for _, check in table.checks(head):
+        with suppress(LakeError):
+            if (wrong := check()) is not None:
+                yield wrong
 
 
 def read_footer(source: Any) -> Footer:
@@ -286,7 +240,7 @@ def stage_copy(wrong: WrongFile, data: bytes, writer: FileWriter) -> StagedFile:
             metadata = {
                 key.decode(): value.decode() for key, value in pairs.items() if key != ARROW_SCHEMA
             }
-        stitcher = Stitcher(cast("BinaryIO", writer), unstated=wrong.nan)
+        stitcher = Stitcher(writer, unstated=wrong.nan)
         stitcher.append(data)
         stitcher.finish(metadata)
         return replace(wrong.file, path=writer.path, nbytes=writer.finish())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +24,7 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.plan import Admission
 from columnar_kafka.lake.stitching.file_metadata import file_messages, file_metadata
 from columnar_kafka.lake.stitching.stitch import Stitcher
-from columnar_kafka.lake.tables.commit import commit_admission
+from columnar_kafka.lake.tables.base import commit_admission
 from columnar_kafka.lake.tables.files import writing
 from columnar_kafka.segment.encoder import columns_with_nan
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from columnar_kafka.lake.model import Fence, FileWriter, PartitionValues
-    from columnar_kafka.lake.tables.commit import CommitTarget, Head
+    from columnar_kafka.lake.tables.base import Head, LakeTable
 
 __all__ = [
     "Run",
@@ -46,8 +46,6 @@ __all__ = [
     "stage_merged",
     "unreadable",
 ]
-
-State = TypeVar("State")
 
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 256 << 20
@@ -118,18 +116,16 @@ def stage_merged(
 
 
 def merge_runs(
-    target: CommitTarget[State],
+    table: LakeTable,
     runs: Iterable[Run],
     stage: Callable[[Run], StagedFile | None],
-    paths: Callable[[Head[State]], Collection[str]],
 ) -> int:
     """Stage a file for each run, and put all of them in place of the old ones by one commit.
 
     Returns how many files the table has less.
 
     `stage` returns None for a run that stays as it is, or the very file of the run, to have it
-    stated anew. `paths` returns those of all files of the table at a head. After an exception no
-    staged file is left, unless it may have landed.
+    stated anew. After an exception no staged file is left, unless it may have landed.
 
     Raises:
         NotLandedError: nothing was changed: another process has merged or removed a file.
@@ -139,12 +135,12 @@ def merge_runs(
     merged: list[StagedFile] = []
     replaced: dict[str, list[str]] = {}
 
-    def admitted(newest: Head[State]) -> Admission:
-        there, old = set(paths(newest)), set().union(*replaced.values())
+    def admitted(newest: Head[Any]) -> Admission:
+        there, old = set(table.paths(newest)), set().union(*replaced.values())
         if gone := old - there:
-            raise NotLandedError(f"{target}: another process has merged {min(gone)}")
-        if taken := (there - old) & set(map(target.visible_path, merged)):
-            raise NotLandedError(f"{target}: another process has landed {taken.pop()}")
+            raise NotLandedError(f"{table}: another process has merged {min(gone)}")
+        if taken := (there - old) & set(map(table.visible_path, merged)):
+            raise NotLandedError(f"{table}: another process has landed {taken.pop()}")
         return Admission(
             lands=tuple(merged),
             landed_before=(),
@@ -155,32 +151,32 @@ def merge_runs(
 
     try:
         for run in runs:
-            if (file := _staged(target, run, stage)) is not None:
+            if (file := _staged(table, run, stage)) is not None:
                 replaced[file.path] = [path for path, _ in run]
                 merged.append(file)
     except BaseException:
-        target.remove(_new(merged, replaced))
+        table.remove(_new(merged, replaced))
         raise
     try:
         if merged:
-            commit_admission(target, admitted)
+            commit_admission(table, admitted)
     except MayHaveLandedError:
         raise
     except (LakeError, OSError):  # after any other, as Ctrl-C, the files may have landed
-        target.remove(_new(merged, replaced))
+        table.remove(_new(merged, replaced))
         raise
     return sum(len(old) - 1 for old in replaced.values())
 
 
 def _staged(
-    target: CommitTarget[State], run: Run, stage: Callable[[Run], StagedFile | None]
+    table: LakeTable, run: Run, stage: Callable[[Run], StagedFile | None]
 ) -> StagedFile | None:
     """Stage the file of a run; have errors name the table."""
     try:
-        with writing(f"{target}: {run[0][0]}"):
+        with writing(f"{table}: {run[0][0]}"):
             return stage(run)
     except LakeError as error:
-        raise LakeError(f"{target}: {error}") from error
+        raise LakeError(f"{table}: {error}") from error
 
 
 def _new(merged: Iterable[StagedFile], replaced: Mapping[str, Collection[str]]) -> list[StagedFile]:
@@ -254,7 +250,7 @@ def _without_statistics(
     pyarrow decides when it begins a file which columns have some, before it has seen the values.
     """
     sink = pa.BufferOutputStream()
-    stitcher = Stitcher(cast("BinaryIO", sink), unstated=columns)
+    stitcher = Stitcher(sink, unstated=columns)
     stitcher.append(data)
     stitcher.finish(metadata)
     return sink.getvalue()

@@ -18,7 +18,7 @@ from columnar_kafka.producing.engine.record_block import RecordBlock
 from columnar_kafka.producing.reporting.report import Callback, FailedRecord, OneRow
 
 if TYPE_CHECKING:
-    from columnar_kafka.columns.from_rows.protocol import Builder
+    from columnar_kafka.columns.from_rows.rows_to_columns import RowColumnsBuilder
     from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["AcceptedRecord", "Batch", "Chunk", "Metadata"]
@@ -40,7 +40,7 @@ class Chunk:
         self._topic = topic_format.topic
         self._partition = partition
         self._accepted_at = accepted_at
-        self._builder: Builder = topic_format.columns.builder()
+        self._builder: RowColumnsBuilder = topic_format.columns.builder()
         self.capacity = self._builder.capacity
         self.records: list[tuple[tuple[Any, ...], Metadata]] = []
         self.pinned: list[bool] = []  # for which the user has chosen the partition
@@ -96,7 +96,7 @@ class Batch:
     ) -> None:
         """Begin a batch with a record that was accepted then; seal it at `max_bytes`.
 
-        They are measured as by `Columns.take`.
+        They are measured as by `RowColumns.take`.
         """
         self.topic_format = topic_format
         self.partition = partition

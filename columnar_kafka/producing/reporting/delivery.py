@@ -1,4 +1,4 @@
-"""One acknowledgement → n reports: each accepted record is reported exactly once.
+"""One acknowledgement → n reports: each accepted record is reported once, while the process lives.
 
 librdkafka hands an acknowledgement over inside its `poll`, where user code may call nothing. It is
 put into the message's `Attempt`, and taken from there when that call has returned. The records'

@@ -53,7 +53,7 @@ class _Origin(NamedTuple):
     partition: int
     accepted_at: float
     call: ArrowCall | None = None
-    taken_per_row: float | None = None  # bytes, as `Columns.take` measured them
+    taken_per_row: float | None = None  # bytes, as `RowColumns.take` measured them
 
 
 class Segmenter:

@@ -6,12 +6,9 @@ codec that does not exist.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from columnar_kafka.segment.parquet import thrift
-from columnar_kafka.segment.parquet.arrow_patterns import ARROW_COLUMN_CHUNK
 from columnar_kafka.segment.parquet.field_ids import (
     ColumnChunkField,
     ColumnMetaDataField,
@@ -75,18 +72,6 @@ class RowGroup(NamedTuple):
     chunks: list[ColumnChunk]
 
 
-class _LastSchema:
-    """The encoded schema of the last file read, which the next file usually has too.
-
-    Set when a footer has been read to its end, for only then the schema is known to be complete.
-    """
-
-    encoded = b""
-
-
-_last_schema: Final = _LastSchema()
-
-
 def row_groups(footer: bytes) -> Iterator[RowGroup]:
     """Yield the row groups of a footer.
 
@@ -104,18 +89,15 @@ def read_row_groups(footer: bytes, read: Callable[[Cursor], Any], *, to_end: boo
     Raises:
         ThriftError, IndexError: the footer is damaged.
     """
-    cursor, schema = Cursor(footer), b""
+    cursor = Cursor(footer)
     for field_id, field_type in cursor.fields(_FILE):
         if field_id == FileMetaDataField.ROW_GROUPS:
             for _ in range(cursor.struct_count()):
                 yield read(cursor)
             if not to_end:
                 break
-        elif field_id == FileMetaDataField.SCHEMA:
-            schema = cursor.span(LIST, known=_last_schema.encoded)
         else:
             cursor.skip(field_type)
-    _last_schema.encoded = schema
 
 
 def schema_depth(footer: bytes) -> int:
@@ -166,8 +148,6 @@ def has_encrypted_columns(footer: bytes) -> bool:
 
 ARROW_SCHEMA: Final = b"ARROW:schema"
 """The key of the metadata that say which Arrow types the columns have."""
-_ARROW_SCHEMA_PAIR: Final = re.compile(rb"\x18\x0c%s\x18" % ARROW_SCHEMA)
-"""The key and the head of the value, as every known writer has them."""
 
 
 def arrow_schemas(footer: bytes) -> list[bytes]:
@@ -176,9 +156,8 @@ def arrow_schemas(footer: bytes) -> list[bytes]:
     Raises:
         ThriftError, IndexError: the footer is damaged.
     """
-    starts = [match.end() for match in _ARROW_SCHEMA_PAIR.finditer(footer)]
-    if footer.count(ARROW_SCHEMA) == len(starts):
-        return [Cursor(footer, start).binary() for start in starts]
+    if ARROW_SCHEMA not in footer:  # which may be no footer at all: Arrow says so
+        return []
     return [value for key, value in _key_values(footer) if key == ARROW_SCHEMA]
 
 
@@ -216,28 +195,10 @@ def _read_row_group(cursor: Cursor) -> RowGroup:
 
 
 def _read_chunk(cursor: Cursor) -> ColumnChunk:
-    if match := ARROW_COLUMN_CHUNK.match(cursor.buf, cursor.pos):
-        cursor.pos = match.end()
-        dictionary = match["dictionary"]
-        return ColumnChunk(
-            encodings=_encodings(match["encodings"]),
-            codec=thrift.decode_integer(match["codec"]),
-            values=thrift.decode_integer(match["values"]),
-            start=_start(
-                thrift.decode_integer(match["data"]),
-                thrift.decode_integer(dictionary) if dictionary else 0,
-            ),
-            size=thrift.decode_integer(match["size"]),
-        )
-    return _walk_chunk(cursor)
-
-
-def _walk_chunk(cursor: Cursor) -> ColumnChunk:
-    """Read a column chunk field by field."""
     chunk = None
     for field_id, field_type in cursor.fields(_CHUNK):
         if field_id == ColumnChunkField.META_DATA:
-            chunk = _walk_meta_data(cursor)
+            chunk = _read_meta_data(cursor)
         else:
             cursor.skip(field_type)
     if chunk is None:
@@ -245,7 +206,7 @@ def _walk_chunk(cursor: Cursor) -> ColumnChunk:
     return chunk
 
 
-def _walk_meta_data(cursor: Cursor) -> ColumnChunk:
+def _read_meta_data(cursor: Cursor) -> ColumnChunk:
     numbers: dict[int, int] = {}
     encodings = b"\0"
     for field_id, field_type in cursor.fields(_META_DATA):
@@ -255,21 +216,15 @@ def _walk_meta_data(cursor: Cursor) -> ColumnChunk:
             numbers[field_id] = cursor.i32() if field_type == I32 else cursor.integer()
         else:
             cursor.skip(field_type)
+    data = numbers.get(ColumnMetaDataField.DATA_PAGE_OFFSET, -1)
+    dictionary = numbers.get(ColumnMetaDataField.DICTIONARY_PAGE_OFFSET, 0)
     return ColumnChunk(
         encodings=_encodings(encodings),
         codec=numbers.get(ColumnMetaDataField.CODEC, -1),
         values=numbers.get(ColumnMetaDataField.NUM_VALUES, -1),
-        start=_start(
-            numbers.get(ColumnMetaDataField.DATA_PAGE_OFFSET, -1),
-            numbers.get(ColumnMetaDataField.DICTIONARY_PAGE_OFFSET, 0),
-        ),
+        start=min(data, dictionary) if dictionary > 0 else data,  # Arrow's rule
         size=numbers.get(ColumnMetaDataField.TOTAL_COMPRESSED_SIZE, -1),
     )
-
-
-def _start(data: int, dictionary: int) -> int:
-    """Return where the pages begin, by Arrow's rule."""
-    return min(data, dictionary) if dictionary > 0 else data
 
 
 @lru_cache

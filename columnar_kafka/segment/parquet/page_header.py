@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from columnar_kafka.segment.parquet import thrift
-from columnar_kafka.segment.parquet.arrow_patterns import ARROW_PAGE_HEADER
 from columnar_kafka.segment.parquet.field_ids import (
     DataPageHeaderField,
     DataPageHeaderV2Field,
@@ -74,17 +73,6 @@ def read_page_header(cursor: Cursor) -> PageHeader:
     Raises:
         ThriftError, IndexError: it is damaged.
     """
-    if match := ARROW_PAGE_HEADER.match(cursor.buf, cursor.pos):
-        numbers = map(thrift.decode_integer, filter(None, match.groups()[1:]))
-        size, compressed_size, *description = numbers
-        cursor.pos = match.end()
-        page_type = PageType.DICTIONARY_PAGE if match["data"] is None else PageType.DATA_PAGE
-        return PageHeader(page_type, size, compressed_size, True, *description)
-    return _walk_page_header(cursor)
-
-
-def _walk_page_header(cursor: Cursor) -> PageHeader:
-    """Read a page header field by field."""
     numbers: dict[int, int] = {}
     structs: dict[int, dict[int, int]] = {}
     for field_id, field_type in cursor.fields(PageHeaderField.TYPES):

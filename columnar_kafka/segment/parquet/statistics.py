@@ -14,7 +14,6 @@ import pyarrow as pa
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment.parquet import thrift
-from columnar_kafka.segment.parquet.arrow_patterns import ARROW_COLUMN_CHUNK
 from columnar_kafka.segment.parquet.field_ids import (
     ColumnChunkField,
     ColumnMetaDataField,
@@ -199,8 +198,6 @@ def _read_row_group(
             for number in range(columns):
                 if number in wanted:
                     chunks[number] = _read_chunk(cursor)
-                elif match := ARROW_COLUMN_CHUNK.match(cursor.buf, cursor.pos):
-                    cursor.pos = match.end()
                 else:
                     cursor.skip(STRUCT)
     if len(chunks) < len(wanted):

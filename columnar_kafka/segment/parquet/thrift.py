@@ -19,7 +19,6 @@ __all__ = [
     "TRUE",
     "Cursor",
     "ThriftError",
-    "decode_integer",
     "encode_binary",
     "encode_integer",
     "encode_list",
@@ -129,13 +128,9 @@ class Cursor:
         if field_type not in (TRUE, FALSE):  # the type is the value
             self._skip(field_type, 0)
 
-    def span(self, field_type: int, known: bytes = b"") -> bytes:
-        """Read a value as its encoded bytes; if it equals `known` it is not walked."""
+    def span(self, field_type: int) -> bytes:
+        """Read a value as its encoded bytes."""
         start = self.pos
-        # A complete encoding is never the beginning of another one.
-        if known and self.buf.startswith(known, start):
-            self.pos = start + len(known)
-            return known
         self.skip(field_type)
         return self.buf[start : self.pos]
 
@@ -195,14 +190,6 @@ def _varint(value: int) -> bytes:
 def encode_integer(value: int) -> bytes:
     """Encode a signed integer (i16, i32 or i64)."""
     return _varint(value << 1 ^ value >> 63)
-
-
-def decode_integer(value: bytes) -> int:
-    """Decode a signed integer that is known to be complete."""
-    result = 0
-    for byte in reversed(value):
-        result = result << 7 | byte & 127
-    return result >> 1 ^ -(result & 1)
 
 
 def encode_binary(value: bytes) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from typing import Any
 
 import arrow_types
@@ -16,9 +15,7 @@ from columnar_kafka.columns.columns_to_rows import to_rows
 
 TEXT_TO_NUMBER = pa.map_(pa.string(), pa.int8())
 AWKWARD = [
-    "", "a b", "a", "a0", "a1", "row", "rows", "Row", "append", "values", "found", "None", "True",
-    "class", "__dict__", "__class__", "__doc__", "__debug__", "__weakref__", "mro", "ü", "ﬁ", "fi",
-    "1", "'", '"""', "{attributes}", "\n", "\\", "\0", "row.a0",
+    "", "a b", "a", "None", "class", "__dict__", "ü", "ﬁ", "fi", "1", "'", "\n", "\0",
 ]  # fmt: skip
 NAMES = st.lists(st.sampled_from(AWKWARD) | st.text(st.characters(codec="utf-8")), max_size=40)
 
@@ -98,30 +95,3 @@ def test_a_map_with_the_same_key_twice_is_refused_at_every_depth() -> None:
     assert to_rows(pa.record_batch({"c": column.slice(0, 1)})) == [{"c": []}]
     with pytest.raises(ValueError, match="a map has the same key twice"):
         to_rows(pa.record_batch({"c": column}))
-
-
-@pytest.mark.parametrize("count", [1, 19, 29, 30, 31])
-def test_a_row_takes_no_more_memory_than_a_dict(count: int) -> None:
-    """And less where rows share their keys; CPython makes room for 30 until it has seen some."""
-    row = to_rows(batch([f"c{n}" for n in range(count)], 100))[-1]
-    usual = sys.getsizeof(dict(zip(row, range(count), strict=True)))
-    assert sys.getsizeof(row) < usual if count < 30 else sys.getsizeof(row) == usual
-
-
-@pytest.mark.parametrize("count", [1, 19, 29, 30])
-@given(data=st.data())
-def test_a_row_changes_as_any_dict_and_alone(count: int, data: st.DataObject) -> None:
-    names = [f"c{n}" for n in range(count)]
-    changed, other = to_rows(batch(names, 2))
-    model = dict(changed)
-    keys = st.sampled_from([*names, "new", "newer", 5])
-    for key, is_removed in data.draw(st.lists(st.tuples(keys, st.booleans()), max_size=12)):
-        if is_removed:
-            assert changed.pop(key, "gone") == model.pop(key, "gone")
-        else:
-            changed[key] = model[key] = f"changed {key}"
-    assert list(changed.items()) == list(model.items())
-    assert changed | {"x": 1} == model | {"x": 1}
-    assert list(other.items()) == [(name, n + 1) for n, name in enumerate(names)]
-    later: Any = to_rows(batch(names, 2))
-    assert list(later[0].items()) == [(name, n) for n, name in enumerate(names)]

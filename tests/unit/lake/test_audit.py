@@ -21,7 +21,7 @@ from columnar_kafka.lake.audit.landed_rows import equal
 from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import TopicGeneration
 from columnar_kafka.lake.plan import Mode
-from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.base import commit_fences
 from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from columnar_kafka.lake.model import (
     StageResult,
     TopicGeneration,
 )
-from columnar_kafka.lake.tables import commit as commit_module
-from columnar_kafka.lake.tables.commit import Head, commit
+from columnar_kafka.lake.tables import base as base_module
+from columnar_kafka.lake.tables.base import Head, commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -211,7 +211,7 @@ def test_a_gap_is_refused_unless_it_is_allowed() -> None:
 
 
 def test_where_others_always_come_first_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "_TRIES", 3)
+    monkeypatch.setattr(base_module, "_TRIES", 3)
     table = Table()
     monkeypatch.setattr(table, "swap", lambda *_: "conflict with 7")
     with pytest.raises(

@@ -32,7 +32,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Layout, Mode, Planner
-from columnar_kafka.lake.tables import commit
+from columnar_kafka.lake.tables import base as base_module
 from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.lake.tables.local_files import LocalFiles
 
@@ -165,7 +165,7 @@ def test_a_file_that_has_landed_is_never_a_leftover(tmp_path: Path) -> None:
     with pytest.raises(MayHaveLandedError):
         ParquetDirectory(tmp_path, files=NothingAppears()).commit([attempt])
     os.utime(tmp_path / attempt.files[0].path, (0, 0))
-    quick(tmp_path)._remove_leftovers()
+    quick(tmp_path).remove_leftovers()
     assert names(quick(tmp_path), "_columnar/staged/*") == [attempt.files[0].path]
 
 
@@ -756,7 +756,7 @@ def test_an_unanswered_commit_that_cannot_be_asked_for_may_have_landed(
 def test_a_place_where_others_always_come_first_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_TRIES", 3)
+    monkeypatch.setattr(base_module, "_TRIES", 3)
     offsets = iter(range(100, 200))
 
     class Busy(QuickFiles):

@@ -38,7 +38,7 @@ from columnar_kafka.lake.model import (
     TopicGeneration,
 )
 from columnar_kafka.lake.plan import Mode
-from columnar_kafka.lake.tables import commit
+from columnar_kafka.lake.tables import base
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,7 +297,7 @@ def test_a_commit_whose_answer_is_lost_has_landed(
 def test_a_table_that_refuses_every_commit_says_why(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_TRIES", 3)
+    monkeypatch.setattr(base, "_TRIES", 3)
     table = lake.table()
     attempt = staged(table, [0])
     table.swap = lambda *_: "the writer is too old"

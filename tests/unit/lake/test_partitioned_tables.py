@@ -35,7 +35,7 @@ from columnar_kafka.lake.model import CompactResult, Count, SourceMessage, Unlan
 from columnar_kafka.lake.partition import PartitionTerm, parse_terms
 from columnar_kafka.lake.plan import Layout, Mode, Planner
 from columnar_kafka.lake.stitching.stitch import Stitcher, StitchError
-from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.base import commit_fences
 from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 if TYPE_CHECKING:

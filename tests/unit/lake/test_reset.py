@@ -11,7 +11,7 @@ from segments import numbers
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import UNKNOWN_SEGMENT, Fence, NotLandedError
-from columnar_kafka.lake.tables.commit import commit_fences
+from columnar_kafka.lake.tables.base import commit_fences
 from columnar_kafka.lake.tables.fence_reset import moved_fences
 
 T = ("t", 0)

@@ -15,7 +15,7 @@ import pytest
 
 from columnar_kafka import SchemaError
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
-from columnar_kafka.plain.rows import PlainRows
+from columnar_kafka.plain.row_formats import ROW_FORMATS
 from columnar_kafka.schema import RecordSchema
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def record(*types: Any, **fields: Any) -> dict[str, Any]:
 
 def decoded(schema: Any, *values: bytes, form: str = "json") -> list[Any]:
     """Return the values of f, or what is wrong, for each value."""
-    table, errors = PlainRows(form, schema).decode(values)
+    table, errors = ROW_FORMATS[form].open(schema).decode(values)
     rows = iter(table["f"].to_pylist())
     return [errors[index] if index in errors else next(rows) for index in range(len(values))]
 
@@ -132,13 +132,13 @@ def test_json_becomes_the_values_of_the_schemas_types(avro: Any, text: str, valu
             )[0]
         ]
     ).batch
-    table, _ = PlainRows("json", schema).decode([b'{"f": %s}' % text.encode()])
+    table, _ = ROW_FORMATS["json"].open(schema).decode([b'{"f": %s}' % text.encode()])
     assert table.to_batches() == [produced]
 
 
 def test_nanoseconds_keep_their_digits() -> None:
     schema = record(logical("long", "timestamp-nanos"))
-    table, _ = PlainRows("json", schema).decode([of("2024-01-01T00:00:00.123456789Z")])
+    table, _ = ROW_FORMATS["json"].open(schema).decode([of("2024-01-01T00:00:00.123456789Z")])
     assert table["f"].cast(pa.int64()).to_pylist() == [1_704_067_200_123_456_789]
 
 
@@ -223,7 +223,7 @@ def test_a_missing_field_has_its_default() -> None:
 
 def test_bad_values_in_many_chunks_are_found_by_their_index() -> None:
     values = [of(n if n % 1000 else 1 << 31) for n in range(3000)]
-    table, errors = PlainRows("json", record("int")).decode(values)
+    table, errors = ROW_FORMATS["json"].open(record("int")).decode(values)
     assert sorted(errors) == [0, 1000, 2000]
     assert table["f"].to_pylist() == [n for n in range(3000) if n % 1000]
 
@@ -238,7 +238,7 @@ def test_arrow_types_that_avro_lacks_can_be_read_from_json() -> None:
         }
     )
     value = {"f": 255, "large": ["AQ=="], "span": 1500, "zone": "2024-01-01T00:00:00+01:00"}
-    table, errors = PlainRows("json", schema).decode([json.dumps(value).encode()])
+    table, errors = ROW_FORMATS["json"].open(schema).decode([json.dumps(value).encode()])
     assert errors == {}
     assert table.schema == schema
     [row] = table.to_pylist()
@@ -250,7 +250,7 @@ def test_arrow_types_that_avro_lacks_can_be_read_from_json() -> None:
 def test_a_map_whose_keys_json_cannot_have_is_refused_and_named() -> None:
     schema = pa.schema([("a", pa.list_(pa.map_(pa.int64(), pa.int64())))])
     with pytest.raises(SchemaError, match=r"field 'a\.item' is a map with keys of type int64"):
-        PlainRows("json", schema)
+        ROW_FORMATS["json"].open(schema)
 
 
 # --- Avro -----------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
 @pytest.mark.usefixtures("fast")
 def test_avro_has_the_columns_of_the_schema_and_bad_values_spoil_no_other() -> None:
     values = [datum(0), b"", datum(2), datum(3) + b"!", datum(4), datum(5, 86_400_000), datum(6)]
-    rows = PlainRows("avro", AVRO)
+    rows = ROW_FORMATS["avro"].open(AVRO)
     table, errors = rows.decode(values)
     assert table.schema == RecordSchema.parse(AVRO).arrow
     assert table["f"].to_pylist() == [0, 2, 4, 6]
@@ -307,7 +307,7 @@ def test_avro_has_the_columns_of_the_schema_and_bad_values_spoil_no_other() -> N
 )
 def test_avro_has_dates_and_times_that_python_has_not(kind: str, name: str, number: int) -> None:
     value = zigzag(number)
-    table, errors = PlainRows("avro", record(logical(kind, name))).decode([value])
+    table, errors = ROW_FORMATS["avro"].open(record(logical(kind, name))).decode([value])
     integers = table["f"].cast(pa.int32() if kind == "int" else pa.int64())
     assert (integers.to_pylist(), errors) == ([number], {})
 
@@ -334,13 +334,13 @@ def test_a_branch_of_avro_is_not_counted_from_the_end(index: int) -> None:
 def test_an_int_of_avro_has_no_more_bits_than_it_may(avro: Any) -> None:
     """As where the writer's schema has another type than is said."""
     values = [zigzag(1), zigzag((1 << 32) + 1), zigzag(2)]
-    table, errors = PlainRows("avro", record(avro)).decode(values)
+    table, errors = ROW_FORMATS["avro"].open(record(avro)).decode(values)
     assert table["f"].cast(pa.int32()).to_pylist() == [1, 2]
     assert sorted(errors) == [1]
 
 
 def test_avro_behind_a_registrys_prefix_has_to_be_of_that_schema() -> None:
-    rows = PlainRows("avro", AVRO, 7)
+    rows = ROW_FORMATS["avro"].open(AVRO, 7)
     values: Sequence[bytes] = [b"\0\0\0\0\7" + datum(1), b"\0\0\0\0\x08" + datum(2), datum(3)]
     table, errors = rows.decode(values)
     assert (table["f"].to_pylist(), sorted(errors)) == ([1], [1, 2])
@@ -348,13 +348,13 @@ def test_avro_behind_a_registrys_prefix_has_to_be_of_that_schema() -> None:
 
 def test_no_value_at_all_has_no_rows() -> None:
     for form in "json", "avro":
-        table, errors = PlainRows(form, AVRO).decode([])
+        table, errors = ROW_FORMATS[form].open(AVRO).decode([])
         assert (table.num_rows, errors) == (0, {})
         assert table.schema == RecordSchema.parse(AVRO).arrow
 
 
 def test_the_columns_are_those_of_a_producers_segments() -> None:
-    rows = PlainRows("avro", AVRO)
+    rows = ROW_FORMATS["avro"].open(AVRO)
     assert rows.schema.names == ["f", "time", "_kafka"]
     assert [each.name for each in rows.schema.field("_kafka").type] == [
         "segment",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import random
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +19,9 @@ from columnar_kafka.columns.older_arrow import VERSION
 from columnar_kafka.config import ReadOptions
 from columnar_kafka.lake.stitching.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
-from columnar_kafka.segment.parquet import metadata, page_header
+from columnar_kafka.segment.parquet import metadata
 from columnar_kafka.segment.parquet.page_walk import walk
-from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, LIST, STOP, STRUCT, Cursor
+from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, STRUCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -534,65 +532,6 @@ def test_the_place_of_a_dictionary_may_be_left_out() -> None:
     out = io.BytesIO()
     stitch([of.value, of.value], out, metadata={})
     assert pq.read_table(out).equals(pa.concat_tables([table, table]))
-
-
-# --- reading metadata -----------------------------------------------------------------------------
-
-
-NOTHING = re.compile(b"(?!)")
-
-
-def test_what_arrow_writes_is_read_as_everything_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The expressions, which are only faster, find what reading field by field finds."""
-    of = hostile.ordinary("zstd")
-    file = pq.ParquetFile(pa.BufferReader(of.value))
-    end = len(of.value) - 8 - file.metadata.serialized_size
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata, "_walk_chunk", None)
-        patch.setattr(page_header, "_walk_page_header", None)
-        fast = list(metadata.row_groups(of.value[end:-8]))
-        walked = walk(of.value, file, ReadOptions())
-    monkeypatch.setattr(metadata, "ARROW_COLUMN_CHUNK", NOTHING)
-    monkeypatch.setattr(page_header, "ARROW_PAGE_HEADER", NOTHING)
-    assert list(metadata.row_groups(of.value[end:-8])) == fast
-    assert walk(of.value, file, ReadOptions()) == walked
-
-
-def test_both_ways_read_damaged_headers_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = hostile.ordinary("none")
-    row_groups = metadata.row_groups(_footer(of.value))
-    starts = [chunk.start for row_group in row_groups for chunk in row_group.chunks]
-    rng, seen = random.Random(3), 0
-    for _ in range(3000):
-        data = bytearray(of.value)
-        start = rng.choice(starts)
-        data[start + rng.randrange(40)] ^= 1 << rng.randrange(8)
-        fast = read(bytes(data), start)
-        with monkeypatch.context() as patch:
-            patch.setattr(page_header, "ARROW_PAGE_HEADER", NOTHING)
-            assert read(bytes(data), start) == fast
-        seen += fast is not None
-    assert 0 < seen < 3000
-
-
-def test_a_footer_that_ends_too_early_changes_nothing_for_the_next() -> None:
-    """What is taken for granted of the next file is a schema that was read to its end."""
-    schema = bytes([2 << 4 | LIST, 1 << 4 | BINARY, 10]) + b"\xff" * 10
-    with pytest.raises(IndexError):
-        list(metadata.row_groups(schema[:-7]))
-    assert list(metadata.row_groups(schema + STOP)) == []
-
-
-def _footer(data: bytes) -> bytes:
-    return data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") : -8]
-
-
-def read(data: bytes, start: int) -> tuple[page_header.PageHeader, int] | None:
-    cursor = Cursor(data, start)
-    try:
-        return page_header.read_page_header(cursor), cursor.pos
-    except (ValueError, IndexError):
-        return None
 
 
 # --- a topic of them ------------------------------------------------------------------------------

@@ -138,6 +138,25 @@ def test_the_pages_compressions_are_those_of_the_data() -> None:
     assert re.findall("[a-z0-9]{3,}", re.sub(r"\(.*?\)|or", "", found)) == V1["compressions"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("rows", r"records in the file, 1 to (\d+) "),
+        ("segment_id_characters", r"\{1,(\d+)\}` \| the segment's id"),
+        ("nesting", r"The Parquet schema has at most (\d+) levels"),
+        ("header_bytes", r"together take less than (\d+) bytes on the wire"),
+        ("commit_metadata_characters", r"columnar\.segment>`, at most (\d+) characters"),
+    ],
+)
+def test_the_pages_limits_are_those_of_the_data(limit: str, said: str) -> None:
+    assert re.findall(said, PAGE.replace("\n", " ")) == [str(V1["limits"][limit])]
+
+
+def test_the_pages_optional_headers_are_those_of_the_data() -> None:
+    named = re.findall(r"^\| `(.*?)` \| \w+ \| `.*?` \| optional:", PAGE, re.MULTILINE)
+    assert named == [name for name, each in HEADERS.items() if not each["required"]]
+
+
 def test_the_compressions_are_those_that_can_be_configured() -> None:
     assert tuple(V1["compressions"]) == COMPRESSIONS
 

@@ -24,16 +24,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.model import (
-    CompactResult,
-    Fitting,
-    LandedFile,
-    NotLandedError,
-    unlandable,
-)
+from columnar_kafka.lake.model import CompactResult, Fitting, LandedFile, NotLandedError, unlandable
 from columnar_kafka.lake.partition import check_same
+from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.bounds import as_wrong, read_footer, stage_copy, with_nan
-from columnar_kafka.lake.tables.commit import BaseTable, Head
 from columnar_kafka.lake.tables.commit_record import CREATED, CommitRecord, check_witness, may_grow
 from columnar_kafka.lake.tables.delta import partition as delta_partition
 from columnar_kafka.lake.tables.delta.actions import file_actions, lacking_actions
@@ -64,14 +58,15 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from columnar_kafka.lake.model import (
+        Check,
         Fence,
         FileWriter,
         PartitionValues,
         SourcePartition,
         StagedFile,
+        WrongFile,
     )
     from columnar_kafka.lake.plan import Admission
-    from columnar_kafka.lake.tables.bounds import Check, WrongFile
     from columnar_kafka.lake.tables.delta.log import Entry
     from columnar_kafka.lake.tables.delta.merging import LoggedFile
     from columnar_kafka.lake.tables.delta.schema import JsonObject
@@ -91,7 +86,7 @@ _CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _LOCKING: Final = "AWS_S3_LOCKING_PROVIDER"
 
 
-class DeltaLakeTable(BaseTable["State"]):
+class DeltaLakeTable(LakeTable):
     """A `LakeTable` of Delta's format; see the text of this module."""
 
     def __init__(
@@ -108,9 +103,8 @@ class DeltaLakeTable(BaseTable["State"]):
 
         Args:
             root: a path, a ``file:`` URI (percent signs are not decoded), or the URL of `files`.
-            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
-            reland: go on after a restore from the fences that it brought back
-                (``table.after.restore=reland``).
+            allow_gaps: see `LakeTable`.
+            reland: see `LakeTable`.
             growth: add columns that the topic has and the table lacks (``table.growth``); without
                 it only to tables that were created here.
             partition_by: the partition columns of a new table (``table.partition.by``).
@@ -120,14 +114,13 @@ class DeltaLakeTable(BaseTable["State"]):
             LakeError: `root` is not a place in `files`, or has one of ``%#?``.
             ConfigError: its writers are to be kept apart by a lock.
         """
-        super().__init__(allow_gaps=allow_gaps)
+        super().__init__(allow_gaps=allow_gaps, reland=reland)
         self._files: Files[Any] = files or LocalFiles()
         self.root: PurePath = self._files.root(root)
         self.place = canonical_place(self._files.uri(self.root))
         self.late_requests = self._files.late_requests
         self._uri = plain_uri(self._files.uri(self.root))
         self._options = Hidden(self._files.options or {})
-        self._reland = reland
         self._growth = growth
         self._partition_by = delta_partition.new_columns(partition_by)
         self._log = DeltaLog(self.root, self._files)
@@ -146,11 +139,7 @@ class DeltaLakeTable(BaseTable["State"]):
         return f"DeltaLakeTable({self._uri!r})"
 
     def fences(self) -> Mapping[str, Fence]:
-        """See `LakeTable.fences`.
-
-        Raises:
-            LakeError: the table cannot be read, files cannot be added to it, or it was restored.
-        """
+        """See `LakeTable.fences`."""
         return self.head().fences
 
     def fit(self, schema: pa.Schema) -> Fitting:
@@ -187,15 +176,9 @@ class DeltaLakeTable(BaseTable["State"]):
         return self._files.writer(path, self.root / path)
 
     def compact(self, file_bytes: int) -> CompactResult:
-        """Merge files of a partition that follow each other, up to `file_bytes` each.
+        """See `LakeTable.compact`. One commit, if nobody has removed one of the files meanwhile.
 
-        Others may land and read meanwhile: it is one commit, on condition that nobody has removed
-        one of the files. Files of other programs stay as they are. The old files stay until VACUUM.
-        Takes the memory of two such files.
-
-        Raises:
-            LakeError, OSError: there is no table, or a file cannot be read.
-            NotLandedError, MayHaveLandedError: as `commit`.
+        Files of other programs stay as they are. The old files stay until VACUUM.
         """
         head = self.head()
         if head.state[0] is None:
@@ -206,17 +189,15 @@ class DeltaLakeTable(BaseTable["State"]):
             return stage_merged(run, self._beside(run[0][1]), self._read)
 
         found, layouts = files_to_merge(before, self._footer, head.fences)
-        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged, self.paths)
+        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged)
         return CompactResult(files_before=len(before), files=len(before) - less)
 
-    # What `repair` needs.
-
     def paths(self, head: Head[State]) -> Collection[str]:
-        """See `RepairTarget.paths`."""
+        """See `LakeTable.paths`."""
         return self._logged(head).keys()
 
     def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
-        """See `RepairTarget.checks`."""
+        """See `LakeTable.checks`."""
         if (snapshot := head.state[0]) is None:
             return
         columns = snapshot.indexed
@@ -237,7 +218,7 @@ class DeltaLakeTable(BaseTable["State"]):
             return as_wrong(path, file.nbytes, footer, columns, fences, file.partition)
 
     def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
-        """See `RepairTarget.mended`: it may be enough that the log says other bounds of a file."""
+        """See `LakeTable.mended`: it may be enough that the log says other bounds of a file."""
         if not wrong.nan:
             return wrong.file
         return stage_copy(wrong, self._read(wrong.file.path), self._beside(wrong.file))
@@ -253,10 +234,8 @@ class DeltaLakeTable(BaseTable["State"]):
         path = f"{file.path.rpartition('/')[0]}/{unique_name(file.partition, file.first)}"
         return self._files.writer(path.lstrip("/"), self.root / path.lstrip("/"))
 
-    # What `commit` needs.
-
     def head(self) -> Head[State]:
-        """See `CommitTarget.head`."""
+        """See `LakeTable.head`."""
         snapshot = self._current()
         if snapshot is None:
             return Head(version=-1, fences={}, state=(None, CommitRecord()), exists=False)
@@ -266,7 +245,7 @@ class DeltaLakeTable(BaseTable["State"]):
                 snapshot.record,
                 snapshot.sequence,
                 is_whole=snapshot.is_whole,
-                reland=self._reland,
+                reland=self.reland,
             )
         except LakeError as error:
             raise LakeError(f"{self._uri}: {error}") from error
@@ -275,12 +254,12 @@ class DeltaLakeTable(BaseTable["State"]):
     def check(
         self, head: Head[State], admission: Admission, landed_before: Collection[str]
     ) -> None:
-        """See `CommitTarget.check`."""
+        """See `LakeTable.check`."""
         for file in admission.lands:
             check_staged(file, self._files.size(self.root / file.path))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
-        """See `CommitTarget.swap`."""
+        """See `LakeTable.swap`."""
         snapshot, before = head.state
         if snapshot is None and not admission.lands:
             raise NotLandedError(f"{self}: there is no table")
@@ -316,7 +295,7 @@ class DeltaLakeTable(BaseTable["State"]):
         return ""
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
-        """See `CommitTarget.has_landed`."""
+        """See `LakeTable.has_landed`."""
         if not self._log.has(attempt, after=head.version):
             return False
         if (snapshot := head.state[0]) is None or not self._log.continues(snapshot):
@@ -324,7 +303,7 @@ class DeltaLakeTable(BaseTable["State"]):
         return True
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
-        """See `CommitTarget.landed_files`."""
+        """See `LakeTable.landed_files`."""
         snapshot, _ = head.state
         if snapshot is None:
             return []
@@ -340,10 +319,10 @@ class DeltaLakeTable(BaseTable["State"]):
         ]
 
     def remove(self, files: Iterable[StagedFile]) -> None:
-        """See `CommitTarget.remove`."""
+        """See `LakeTable.remove`."""
         files = list(files)
         with suppress(LakeError, OSError, DeltaError):
-            table = self._open() if files else None
+            table = self.open_version() if files else None
             for file in unreferenced(files, [] if table is None else table.file_uris()):
                 self._files.remove(self.root / file.path)
 
@@ -474,7 +453,7 @@ class DeltaLakeTable(BaseTable["State"]):
         if self._known is not None:
             with suppress(LakeError, OSError):  # if they last, opening says so
                 known = self._log.newest(self._known)
-        if known is None and (table := self._open()) is not None:
+        if known is None and (table := self.open_version()) is not None:
             try:
                 known = self._log.snapshot(table)
             except (LakeError, DeltaError) as error:
@@ -484,11 +463,11 @@ class DeltaLakeTable(BaseTable["State"]):
 
     def _opened(self, version: int | None = None) -> DeltaTable:
         """Open a version of a table that exists, or the current one."""
-        if (table := self._open(version)) is None:
+        if (table := self.open_version(version)) is None:
             raise LakeError(f"{self._uri} is gone")
         return table
 
-    def _open(self, version: int | None = None) -> DeltaTable | None:
+    def open_version(self, version: int | None = None) -> DeltaTable | None:
         """Open a version, or the current one; None if there is no table."""
         try:
             return DeltaTable(self._uri, version=version, storage_options=self._options)

@@ -39,7 +39,7 @@ from columnar_kafka.lake.model import (
     NotLandedError,
     fence_topic,
 )
-from columnar_kafka.lake.tables.commit import BaseTable, Head
+from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.directory.commit_log import LOG_FOLDER, CommitLog
 from columnar_kafka.lake.tables.files import (
     LEFT_OVER,
@@ -80,10 +80,11 @@ _LOOK_AFTER: Final = 100
 """Commits between two looks for leftovers: a disk lists the whole log for one."""
 
 
-class ParquetDirectory(BaseTable["LogEntry"]):
+class ParquetDirectory(LakeTable):
     """A `LakeTable` in a directory; see the text of this module."""
 
     needs_columns = False
+    is_listed = True
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         Args:
             root: a path, a ``file:`` URI as Spark takes it (percent signs are not decoded), or the
                 URL of `files`.
-            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
+            allow_gaps: see `LakeTable`.
             files: the file system or object store; by default this machine's.
 
         Raises:
@@ -137,7 +138,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         result = super().commit(staged)
         if result.files:
             if self._commits % _LOOK_AFTER == 0:
-                self._remove_leftovers()
+                self.remove_leftovers()
             self._commits += 1
         return result
 
@@ -149,16 +150,9 @@ class ParquetDirectory(BaseTable["LogEntry"]):
             super().discard(staged)
 
     def compact(self, file_bytes: int) -> CompactResult:
-        """Merge files of a partition that follow each other, up to `file_bytes` each.
+        """See `LakeTable.compact`. Nobody must read the directory, where files disappear.
 
-        Others may land meanwhile, but nobody must read the directory: files disappear, and their
-        rows come back in others. Killed at any time, the next commit finishes it or nothing was
-        changed. Takes the memory of two such files.
-
-        Raises:
-            LakeError, OSError: there is no table, a file or the log is gone or cannot be read, or
-                another process has merged the file.
-            NotLandedError, MayHaveLandedError: as `commit`.
+        Killed at any time, the next commit finishes it or nothing was changed.
         """
         head = self.head()
         if not head.exists:
@@ -173,13 +167,11 @@ class ParquetDirectory(BaseTable["LogEntry"]):
             return stage_merged(run, writer, lambda old: self._files.read(self.root / old))
 
         runs = runs_to_merge(before, file_bytes)
-        less = merge_runs(self, runs, staged, lambda head: self._log.files(head.version))
+        less = merge_runs(self, runs, staged)
         return CompactResult(files_before=len(before), files=len(before) - less)
 
-    # What `commit` needs.
-
     def head(self) -> Head[LogEntry]:
-        """See `CommitTarget.head`."""
+        """See `LakeTable.head`."""
         newest = self._log.newest()
         self._roll_forward(newest)
         sequence, fences = newest.sequence, newest.fences
@@ -188,7 +180,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
     def check(
         self, head: Head[LogEntry], admission: Admission, landed_before: Collection[str]
     ) -> None:
-        """See `CommitTarget.check`.
+        """See `LakeTable.check`.
 
         The last file of a partition that counts as landed must exist, in place of all its files.
         And an entry that cannot be rolled forward must never be logged.
@@ -212,7 +204,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
                 )
 
     def swap(self, head: Head[LogEntry], admission: Admission, attempt: str) -> str:
-        """See `CommitTarget.swap`."""
+        """See `LakeTable.swap`."""
         if not (head.version or admission.lands or admission.fences):
             raise NotLandedError(f"{self}: there is no table")
         files = {self.visible_path(file): file for file in admission.lands}
@@ -229,7 +221,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         return ""
 
     def has_landed(self, head: Head[LogEntry], attempt: str) -> bool:
-        """See `CommitTarget.has_landed`. Only one entry can follow `head`."""
+        """See `LakeTable.has_landed`. Only one entry can follow `head`."""
         entry = self._log.read(head.version + 1)
         if entry is None or entry.attempt != attempt:
             return False
@@ -237,7 +229,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         return True
 
     def landed_files(self, head: Head[LogEntry]) -> list[LandedFile]:
-        """See `CommitTarget.landed_files`. Readers see files that the log does not know, too."""
+        """See `LakeTable.landed_files`. Readers see files that the log does not know, too."""
         paths = set(self._log.files(head.version))
         found = {
             f"{folder}/{name}"
@@ -249,13 +241,17 @@ class ParquetDirectory(BaseTable["LogEntry"]):
         paths |= found.difference(later)
         return [self._landed(path) for path in sorted(paths)]
 
+    def paths(self, head: Head[LogEntry]) -> Collection[str]:
+        """See `LakeTable.paths`."""
+        return self._log.files(head.version)
+
     def visible_path(self, file: StagedFile) -> str:
-        """See `CommitTarget.visible_path`; from the messages only: a replay gives the same path."""
+        """See `LakeTable.visible_path`; from the messages only: a replay gives the same path."""
         name = f"p{file.partition}-{file.first:020}-{file.last:020}.parquet"
         return f"{visible_folder(file.topic)}/{name}"
 
     def remove(self, files: Iterable[StagedFile]) -> None:
-        """See `CommitTarget.remove`. What has landed has its final name, and keeps that."""
+        """See `LakeTable.remove`. What has landed has its final name, and keeps that."""
         for file in files:
             with suppress(OSError):
                 self._files.remove(self.root / file.path)
@@ -278,7 +274,7 @@ class ParquetDirectory(BaseTable["LogEntry"]):
     def _staged_path(self) -> str:
         return f"{_STAGED}/{uuid.uuid4().hex}.segment"
 
-    def _remove_leftovers(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove what killed processes have staged. Raises nothing."""
         with suppress(LakeError, OSError):
             when = time.time() - LEFT_OVER

@@ -18,8 +18,8 @@ from columnar_kafka.lake.tables.merging import as_staged, fence_names, layout_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from columnar_kafka.lake.model import Fence, PartitionValues, StagedFile
-    from columnar_kafka.lake.tables.bounds import Check, Footer, WrongFile
+    from columnar_kafka.lake.model import Check, Fence, PartitionValues, StagedFile, WrongFile
+    from columnar_kafka.lake.tables.bounds import Footer
 
 __all__ = ["checks", "current_files", "file_content", "files_to_merge", "landed_file"]
 

@@ -19,16 +19,12 @@ import time
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 
 from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import LakeError
@@ -42,14 +38,9 @@ from columnar_kafka.lake.model import (
     unlandable,
 )
 from columnar_kafka.lake.partition import check_same, parse_terms
+from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.bounds import stage_copy
-from columnar_kafka.lake.tables.commit import BaseTable, Head
-from columnar_kafka.lake.tables.commit_record import (
-    CREATED,
-    CommitRecord,
-    check_witness,
-    may_grow,
-)
+from columnar_kafka.lake.tables.commit_record import CREATED, CommitRecord, check_witness, may_grow
 from columnar_kafka.lake.tables.files import (
     check_staged,
     plain_uri,
@@ -108,14 +99,15 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
     from columnar_kafka.lake.model import (
+        Check,
         Fence,
         FileWriter,
         PartitionValues,
         SourcePartition,
         StagedFile,
+        WrongFile,
     )
     from columnar_kafka.lake.plan import Admission
-    from columnar_kafka.lake.tables.bounds import Check, WrongFile
     from columnar_kafka.lake.tables.merging import Run
 
     State = tuple[Table | None, CommitRecord]
@@ -137,7 +129,7 @@ _NEW: Final = {
 _TRIES: Final = 10  # to change a schema that others change at the same time
 
 
-class IcebergTable(BaseTable["State"]):
+class IcebergTable(LakeTable):
     """A `LakeTable` of Iceberg's format; see the text of this module."""
 
     late_requests = True  # a catalog answers over a network
@@ -163,9 +155,8 @@ class IcebergTable(BaseTable["State"]):
                 With ``name`` alone they come from pyiceberg's own configuration.
             storage: keys of the object store of the files (``aws_region``, …), which become
                 properties of the catalog.
-            allow_gaps: land a range that starts past the fence (``table.gap=allow``).
-            reland: go on after a rollback from the fences that it brought back
-                (``table.after.restore=reland``).
+            allow_gaps: see `LakeTable`.
+            reland: see `LakeTable`.
             growth: add columns that the topic has and the table lacks, and widen those that are
                 too narrow (``table.growth``); without it only where the table was created here.
             partition_by: what a new table is partitioned by (``table.partition.by``).
@@ -183,13 +174,12 @@ class IcebergTable(BaseTable["State"]):
         refuse_passwords(catalog | storage)
         if "." not in identifier:
             raise LakeError(f"table {identifier!r}: name it with its namespace, as 'lake.flights'")
-        super().__init__(allow_gaps=allow_gaps)
+        super().__init__(allow_gaps=allow_gaps, reland=reland)
         self._identifier = identifier
         places = (catalog[key] for key in ("name", "uri", "warehouse") if key in catalog)
         without_secrets = [re.sub(r"(?<=//)[^:/@]*(:[^@]*)?@|\?.*", "", text) for text in places]
         self.place = " ".join([*without_secrets, identifier])
         self._catalog_properties = Hidden({**file_io_properties(storage), **catalog})
-        self._reland = reland
         self._growth = growth
         self._partition_by = parse_terms(partition_by)
         self._keep_snapshots = keep_snapshots
@@ -203,11 +193,7 @@ class IcebergTable(BaseTable["State"]):
         return {**self.__dict__, "_fitted": None}  # a loaded table has connections
 
     def fences(self) -> Mapping[str, Fence]:
-        """See `LakeTable.fences`.
-
-        Raises:
-            LakeError: the table cannot be read, files cannot be added to it, or it was rolled back.
-        """
+        """See `LakeTable.fences`."""
         self._fitted = None
         return self.head().fences
 
@@ -232,15 +218,10 @@ class IcebergTable(BaseTable["State"]):
         return files.writer(path, place, field_ids(table.schema().as_struct()))
 
     def compact(self, file_bytes: int) -> CompactResult:
-        """Merge files of a partition that follow each other, up to `file_bytes` each.
+        """See `LakeTable.compact`. One snapshot, if nobody has replaced one of the files meanwhile.
 
-        Others may land and read meanwhile: it is one snapshot, on condition that nobody has
-        replaced or deleted one of the files. Files of other programs stay as they are. The old
-        files stay until the snapshots before it expire. Takes the memory of two such files.
-
-        Raises:
-            LakeError, OSError: there is no table, it has delete files, or a file cannot be read.
-            NotLandedError, MayHaveLandedError: as `commit`.
+        A table with delete files is refused. Files of other programs stay as they are. The old
+        files stay until the snapshots before it expire.
         """
         head = self.head()
         if (table := head.state[0]) is None:
@@ -252,21 +233,19 @@ class IcebergTable(BaseTable["State"]):
             return stage_merged(run, writer, partial(file_content, table), millisecond_columns)
 
         found, layouts = files_to_merge(table, before, head.fences)
-        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged, self.paths)
+        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged)
         return CompactResult(files_before=len(before), files=len(before) - less)
 
-    # What `repair` needs.
-
     def paths(self, head: Head[State]) -> Collection[str]:
-        """See `RepairTarget.paths`."""
+        """See `LakeTable.paths`."""
         return current_files(head.state[0]).keys()
 
     def checks(self, head: Head[State]) -> Iterator[tuple[str, Check]]:
-        """See `RepairTarget.checks`: files of other programs are passed over."""
+        """See `LakeTable.checks`: files of other programs are passed over."""
         return checks(head.state[0], head.fences, wrong_columns)
 
     def mended(self, head: Head[State], wrong: WrongFile) -> StagedFile:
-        """See `RepairTarget.mended`: a copy, for no path may be added to a table twice."""
+        """See `LakeTable.mended`: a copy, for no path may be added to a table twice."""
         table, _ = head.state
         data = file_content(table, wrong.file.path)
         return stage_copy(wrong, data, self._replacing(table, wrong.file))
@@ -278,11 +257,9 @@ class IcebergTable(BaseTable["State"]):
         files, place = self._place(table, path)
         return files.writer(path, place)
 
-    # What `commit` needs.
-
     def head(self) -> Head[State]:
-        """See `CommitTarget.head`."""
-        table = self._load()
+        """See `LakeTable.head`."""
+        table = self.load()
         if table is None:
             nothing = (None, CommitRecord())
             return Head(version=_NO_SNAPSHOT, fences={}, state=nothing, exists=False)
@@ -297,7 +274,7 @@ class IcebergTable(BaseTable["State"]):
                 found,
                 witness.sequence if witness else None,
                 is_whole=is_whole,
-                reland=self._reland,
+                reland=self.reland,
             )
         except LakeError as error:
             raise LakeError(f"{self._identifier}: {error}") from error
@@ -311,7 +288,7 @@ class IcebergTable(BaseTable["State"]):
     def check(
         self, head: Head[State], admission: Admission, landed_before: Collection[str]
     ) -> None:
-        """See `CommitTarget.check`."""
+        """See `LakeTable.check`."""
         table, _ = head.state
         if table is None:
             if admission.lands:
@@ -322,7 +299,7 @@ class IcebergTable(BaseTable["State"]):
             check_staged(file, files.size(place))
 
     def swap(self, head: Head[State], admission: Admission, attempt: str) -> str:
-        """See `CommitTarget.swap`."""
+        """See `LakeTable.swap`."""
         if (table := head.state[0]) is None:
             raise NotLandedError(f"{self}: there is no table")
         with ExitStack() as stack:
@@ -362,7 +339,8 @@ class IcebergTable(BaseTable["State"]):
         )
         properties = record.to_properties()
         # The handle is as old as the head: the catalog compares it with the table.
-        table.catalog = cast("Catalog", OneTry(catalog, replaces=bool(replaced)))
+        once: Any = OneTry(catalog, replaces=bool(replaced))
+        table.catalog = once
         table.metadata = without_history(table.metadata)
         transaction = table.transaction()
         transaction.set_properties(properties)
@@ -375,20 +353,20 @@ class IcebergTable(BaseTable["State"]):
         return transaction
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
-        """See `CommitTarget.has_landed`."""
-        table = self._load()
+        """See `LakeTable.has_landed`."""
+        table = self.load()
         return table is not None and has_attempt(table.metadata, attempt)
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
-        """See `CommitTarget.landed_files`."""
+        """See `LakeTable.landed_files`."""
         table, _ = head.state
         return [landed_file(table, each) for each in current_files(table).values()]
 
     def remove(self, files: Iterable[StagedFile]) -> None:
-        """See `CommitTarget.remove`."""
+        """See `LakeTable.remove`."""
         files = list(files)
         with suppress(Exception):  # a catalog and its files may raise anything
-            if not files or (table := self._load()) is None:
+            if not files or (table := self.load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
             for file in unreferenced(files, found):
@@ -397,7 +375,7 @@ class IcebergTable(BaseTable["State"]):
 
     def _fit(self, schema: pa.Schema) -> Table:
         """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
-        table = self._load() or self._create_table(schema)
+        table = self.load() or self._create_table(schema)
         if self._has_to_grow(table, schema):
             table = self._grow(table, schema)
         check_same(shown_terms(self._partition_by), spec_terms(table.metadata))
@@ -422,7 +400,7 @@ class IcebergTable(BaseTable["State"]):
             # Another process has begun a catalog in SQL at the same time: its tables exist by now.
             return load_catalog(**self._catalog_properties)
 
-    def _load(self) -> Table | None:
+    def load(self) -> Table | None:
         """Load the table as it is now; None if there is none."""
         try:
             with closing(self._catalog()) as catalog:
@@ -466,7 +444,7 @@ class IcebergTable(BaseTable["State"]):
                 pass
             except Exception as error:
                 raise LakeError(f"{self._identifier} cannot be changed: {error!r}") from error
-            found = self._load()
+            found = self.load()
             if found is not None and not self._has_to_grow(found, schema):
                 return found
             table = found or table

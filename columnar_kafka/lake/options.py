@@ -1,0 +1,236 @@
+"""The options of landing, each with its name, type, default and help: the only list of them.
+
+The commands take them by these names, as ``--dead-letters``, Spark's sink as
+``table.dead.letters``; docs/lake.md has a table of them, which a test compares with this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from columnar_kafka.config import Hidden
+from columnar_kafka.lake.aside.decoding import Decoding
+from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.formats import FORMATS, formats_with, open_table, parse_rules
+from columnar_kafka.lake.partition import STRADDLE
+from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
+from columnar_kafka.segment.verification import VERIFICATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from columnar_kafka.lake.tables.base import LakeTable
+
+__all__ = [
+    "DecodingOptions",
+    "LakeOptions",
+    "LandingOptions",
+    "Option",
+    "TableOptions",
+    "options_of",
+]
+
+_RULES: Final = Rules()
+_LAYOUT: Final = Layout()
+
+
+class Option(NamedTuple):
+    """What is said of an option: its value is one of the `choices`, or looks like `metavar`.
+
+    `least` is the least number, `is_place` the path or URL of a table.
+    """
+
+    help: str
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    least: int | None = None
+    is_place: bool = False
+
+
+def options_of(kind: type) -> Iterator[tuple[str, Option]]:
+    """Yield the names of options that are fields of a class, and what is said of them."""
+    for each in fields(kind):
+        if "option" in each.metadata:
+            yield each.name, each.metadata["option"]
+
+
+def _option(default: Any, text: str, *choices: str, **more: Any) -> Any:
+    return field(default=default, metadata={"option": Option(text, choices, **more)})
+
+
+def _pairs(text: str) -> Any:
+    return field(default_factory=Hidden, repr=False, metadata={"option": Option(text)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """What opens a table, wherever it is."""
+
+    format: str = _option("parquet", "The table's format.", *FORMATS)
+    catalog: Mapping[str, str] = _pairs("A property of the Iceberg catalog, key=value; repeats.")
+    storage: Mapping[str, str] = _pairs(
+        "A key of the object store, such as aws_region=eu-central-1; repeats."
+    )
+
+    def misplaced(self) -> Iterator[str]:
+        """Yield the options that are set, and that tables of this format do not have."""
+        unset = type(self)()
+        for name, _ in options_of(type(self)):
+            if not self._has(name) and getattr(self, name) != getattr(unset, name):
+                yield name
+
+    def opening(self) -> Hidden:
+        """Return the arguments of `open_table`, besides format and place."""
+        found = Hidden({"storage": self.storage})
+        if self._has("catalog"):
+            found["catalog"] = self.catalog
+        return found
+
+    def open(self, place: str) -> LakeTable:
+        """Open the table at a place. Raises as `open_table`."""
+        return open_table(self.format, place, **self.opening())
+
+    def _has(self, name: str) -> bool:
+        return self.format in formats_with(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingOptions:
+    """How plain messages become rows."""
+
+    plain_format: str | None = _option(
+        None, "Format of the values of plain messages that land as rows.", *ROW_FORMATS
+    )
+    plain_schema: str | None = _option(
+        None, "File with the Avro schema (JSON) of plain messages.", metavar="FILE"
+    )
+    plain_schema_id: int | None = _option(
+        None,
+        f"Registry id of --plain-schema, for {WITH_IDS} values with Confluent's five-byte prefix.",
+        least=0,
+    )
+
+    def missing(self) -> str:
+        """Return the option that decoding lacks; nothing if it lacks none, or there are none."""
+        if self.plain_format and self.plain_schema:
+            return ""
+        if (self.plain_format, self.plain_schema, self.plain_schema_id) == (None, None, None):
+            return ""
+        return "plain_schema" if self.plain_format else "plain_format"
+
+    def decoding(self) -> Decoding | None:
+        """Return how plain messages become rows, by the text of a schema; None if no option says.
+
+        Raises:
+            ConfigError: as `Decoding`.
+        """
+        if self.plain_format is None:
+            return None
+        return Decoding(self.plain_format, self.plain_schema, self.plain_schema_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingOptions(DecodingOptions, TableOptions):
+    """What lands in a table, and what becomes of the rest."""
+
+    verify: str = _option(
+        _RULES.verify,
+        "How closely to check a segment: decode if you do not trust its producer.",
+        *VERIFICATIONS,
+    )
+    dead_letters: str | None = _option(
+        None,
+        "A directory for messages that cannot land; without it the first one is an error.",
+        is_place=True,
+    )
+    plain: str = _option(
+        _RULES.plain,
+        "What to do with messages that are not segments. PLACE: a table of their own, of the same "
+        "format. decode: they land as rows, see --plain-format and --plain-schema.",
+        metavar="stop|skip|dead-letter|table:PLACE|decode",
+        is_place=True,
+    )
+    after_restore: str = _option(
+        "stop",
+        "Whether to land again what a restore of the table has undone.",
+        *("stop", "reland"),
+    )
+    growth: str | None = _option(
+        None,
+        "Whether to add columns to the table; by default only if a landing created it.",
+        *("allow", "refuse"),
+    )
+    partition_by: tuple[str, ...] = _option(
+        (), "A partition column of a new table, or a transform such as day(column); repeats."
+    )
+
+    def opening(self) -> Hidden:
+        """See `TableOptions.opening`."""
+        found = super().opening()
+        if self._has("after_restore"):
+            found["reland"] = self.after_restore == "reland"
+            found["growth"] = None if self.growth is None else self.growth == "allow"
+            found["partition_by"] = self.partition_by
+        return found
+
+    def rules(self, decoding: Decoding | None, **more: Any) -> Rules:
+        """Return the rules; their tables are opened as the table is. Raises as `parse_rules`."""
+        return parse_rules(
+            verify=self.verify,
+            dead_letters=self.dead_letters,
+            plain=self.plain,
+            table_format=self.format,
+            decoding=decoding,
+            **more,
+            **self.opening(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeOptions(LandingOptions):
+    """All options of a landing from Kafka."""
+
+    layout: str = _option(
+        _LAYOUT.mode.value,
+        "Many segments in a file, or a file for each one, byte for byte.",
+        *(each.value for each in Mode),
+    )
+    file_bytes: int = _option(
+        _LAYOUT.file_bytes, "The size at which the next stitched file begins.", least=1
+    )
+    gap: str = _option(
+        "refuse",
+        "Whether to go on where messages were deleted before they landed.",
+        *("refuse", "allow"),
+    )
+    keep_snapshots: int | None = _option(
+        None,
+        "How many snapshots of an Iceberg table stay; by default its properties say it.",
+        least=1,
+    )
+    straddle: str = _option(
+        _RULES.straddle,
+        "What to do with a segment that has rows of several partitions.",
+        *STRADDLE,
+    )
+    topic_generation: str | None = _option(
+        None, "A text in place of the topic's id; change it when the topic is created again."
+    )
+
+    def rules(self, decoding: Decoding | None, **more: Any) -> Rules:
+        """See `LandingOptions.rules`."""
+        return super().rules(decoding, straddle=self.straddle, **more)
+
+    def files(self) -> Layout:
+        """Return how segments become files."""
+        return Layout(mode=Mode(self.layout), file_bytes=self.file_bytes)
+
+    def opening(self) -> Hidden:
+        """See `TableOptions.opening`."""
+        found = super().opening()
+        found["allow_gaps"] = self.gap == "allow"
+        if self._has("keep_snapshots"):
+            found["keep_snapshots"] = self.keep_snapshots
+        return found
