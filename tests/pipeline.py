@@ -227,7 +227,7 @@ class Pipeline:
 
     def purge(self) -> None:
         """Do what `Sender.purge` has the thread do."""
-        self.sender._purges.append(object())
+        self.sender._purges.append(object())  # noqa: SLF001 - as `Sender.purge`, without a thread to wait for
         self.run()
 
     def flush(self) -> None:

@@ -8,11 +8,7 @@ from typing import Annotated
 
 import typer
 
-from columnar_kafka.cli.options import (
-    AsJson,
-    TablePlace,
-    takes,
-)
+from columnar_kafka.cli.options import AsJson, TablePlace, takes
 from columnar_kafka.cli.outcome import failures
 from columnar_kafka.ingest import Layout
 from columnar_kafka.lake.options import TableOptions

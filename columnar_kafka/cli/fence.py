@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from columnar_kafka.cli.options import (
-    AsJson,
-    TablePlace,
-    offsets,
-    takes,
-)
+from columnar_kafka.cli.options import AsJson, TablePlace, offsets, takes
 from columnar_kafka.cli.outcome import fail, failures
 from columnar_kafka.ingest import FenceTable
 from columnar_kafka.lake.options import TableOptions

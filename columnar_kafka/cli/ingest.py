@@ -28,12 +28,7 @@ from columnar_kafka.cli.options import (
     takes,
 )
 from columnar_kafka.cli.outcome import end, failures
-from columnar_kafka.ingest import (
-    HealthServer,
-    Ingestor,
-    IngestService,
-    IngestSettings,
-)
+from columnar_kafka.ingest import HealthServer, Ingestor, IngestService, IngestSettings
 from columnar_kafka.lake.options import LakeOptions
 
 if TYPE_CHECKING:

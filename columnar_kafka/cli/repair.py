@@ -7,11 +7,7 @@ from dataclasses import asdict
 
 import typer
 
-from columnar_kafka.cli.options import (
-    AsJson,
-    TablePlace,
-    takes,
-)
+from columnar_kafka.cli.options import AsJson, TablePlace, takes
 from columnar_kafka.cli.outcome import fail, failures
 from columnar_kafka.ingest import repair as repair_table
 from columnar_kafka.lake.options import TableOptions

@@ -116,11 +116,11 @@ class ParquetEncoder:
         count = Counter(path for path, _, _ in leaves)
         candidates = {path: _candidates(kind) for path, kind, _ in leaves if count[path] == 1}
         best = dict.fromkeys(count, _DICTIONARY)
-        sizes = self._sizes(sample, best)
+        sizes = self.sizes(sample, best)
         for attempt in range(max(map(len, candidates.values()), default=0)):
             trial = {path: names[attempt] for path, names in candidates.items() if names[attempt:]}
             tried = dict.fromkeys(name for path, _, name in leaves if path in trial)
-            for path, size in self._sizes(sample.select(list(tried)), best | trial).items():
+            for path, size in self.sizes(sample.select(list(tried)), best | trial).items():
                 least = sample.num_rows // _WORTH_ROWS if candidates.get(path) == _STRINGS else 0
                 if path in trial and size < sizes[path] - least:
                     best[path], sizes[path] = trial[path], size
@@ -128,7 +128,8 @@ class ParquetEncoder:
         self._learned_rows = batch.num_rows
         self._schema = batch.schema
 
-    def _sizes(self, batch: pa.RecordBatch, choices: Mapping[str, str]) -> dict[str, int]:
+    def sizes(self, batch: pa.RecordBatch, choices: Mapping[str, str]) -> dict[str, int]:
+        """Return the bytes of each column as these encodings have it."""
         file = pq.read_metadata(pa.BufferReader(self._write(batch, choices, {})))
         group = file.row_group(0)
         chunks = [group.column(i) for i in range(group.num_columns)]

@@ -15,13 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from columnar_kafka.config import ReadOptions
-    from columnar_kafka.native._core import (
-        File,
-        FileSchema,
-        RecordMaker,
-        RecordReader,
-        TableSchema,
-    )
+    from columnar_kafka.native._core import File, FileSchema, RecordMaker, RecordReader, TableSchema
     from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = ["KnownFile", "NativeDecoder", "record_maker"]

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.lake.model import (
-        FileWriter,
-        PartitionValues,
-        SourcePartition,
-        StagedFile,
-    )
+    from columnar_kafka.lake.model import FileWriter, PartitionValues, SourcePartition, StagedFile
     from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = [

@@ -38,7 +38,7 @@ use crate::python::text::Text;
 /// ```compile_fail
 /// pyo3::Python::attach(|py| {
 ///     let held = _core::Ref::none(py);
-///     py.detach(|| held.is_none())
+///     py.detach(move || held.is_none())
 /// });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
