@@ -102,7 +102,7 @@ class RecordQueue:
     def records(self) -> int:
         """The records accepted and not yet reported."""
         reporting = list(self._reporting)  # no lock: a report's callback may ask
-        return self.usage.records - sum(each.reported_records for each in reporting)
+        return self.usage.records - sum(outcome.reported_records for outcome in reporting)
 
     @property
     def may_encode(self) -> bool:

@@ -144,9 +144,9 @@ class PureBatch(Batch):
             if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
                 text = "chunks could not be joined, and become segments of their own"
                 segmenter.tell_error(text, error)
-            yield from ((each, each.nbytes) for each in blocks)
+            yield from ((block, block.nbytes) for block in blocks)
         else:
-            yield from ((each, charged_bytes) for each in whole)
+            yield from ((block, charged_bytes) for block in whole)
 
 
 class PureEngine:
