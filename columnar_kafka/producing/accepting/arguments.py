@@ -11,7 +11,7 @@ from columnar_kafka.errors import RowError, produce_error
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import RecordHeaders
-    from columnar_kafka.producing.topic_formats import TopicFormat
+    from columnar_kafka.producing.engine.base import TopicFormat
 
 __all__ = [
     "check_metadata",

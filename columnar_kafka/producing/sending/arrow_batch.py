@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.from_arrow.arrow_input import ArrowRows
-from columnar_kafka.producing.engine.native import NativeBatch
-from columnar_kafka.producing.engine.pure import AcceptedRecord
+from columnar_kafka.producing.accepting.item import Item
 from columnar_kafka.producing.engine.record_block import RecordBlock
-from columnar_kafka.producing.sending.messages import PlainMessage
-from columnar_kafka.producing.topic_formats import TopicFormat
+from columnar_kafka.producing.reporting.arrow_call import CallPart
+from columnar_kafka.producing.reporting.outcome import CallOutcome
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from columnar_kafka.producing.engine.base import TopicFormat
     from columnar_kafka.producing.partitioner import Partitioner
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
 
-__all__ = ["Accepted", "ArrowBatch", "Item", "rows_by_partition"]
+__all__ = ["ArrowBatch", "rows_by_partition"]
 
 
 @dataclass(slots=True, eq=False)
-class ArrowBatch:
+class ArrowBatch(Item):
     """Rows that are columns already. Each owner in turn: the caller, accumulator, sender."""
 
     topic_format: TopicFormat
@@ -35,14 +37,30 @@ class ArrowBatch:
     pinned: bool
     """Whether the user has chosen the partition."""
 
-    @property
-    def topic(self) -> str:
-        """The topic they go to."""
-        return self.topic_format.topic
-
     def __len__(self) -> int:
         count: int = self.rows.columns.num_rows
         return count
+
+    # --- on its way -----------------------------------------------------------------------------
+
+    def end_batches(self, open_batches: Any) -> None:
+        """See `Item`: batches of all partitions."""
+        open_batches.close_all(self.topic)
+
+    def place(self, accumulator: Any) -> None:
+        """See `Item`: behind the open batches there."""
+        for part in self.split(accumulator.partitioner, accumulator.partitions(self.topic)):
+            accumulator.line_up(part)
+
+    def encode(self, segmenter: Any, ready: Any) -> bool:
+        """See `Item`."""
+        ready.extend(segmenter.encode_some(self))
+        return not len(self)
+
+    def outcome(self, error: KafkaError) -> CallOutcome:
+        """See `Item`."""
+        part = CallPart(len(self), error, self.partition, None)
+        return CallOutcome(self.call, part, self.charged_bytes)
 
     def split(self, partitioner: Partitioner, partitions: int) -> list[ArrowBatch]:
         """Return the rows by partition, in order; those that may go anywhere stay together."""
@@ -94,9 +112,3 @@ def rows_by_partition(
         rows.append((each["values"], order.slice(start, each["counts"])))
         start += each["counts"]
     return rows
-
-
-Accepted = AcceptedRecord | PlainMessage | ArrowBatch
-"""What is accepted, and may have no partition yet."""
-Item = Accepted | NativeBatch | TopicFormat
-"""What comes in, in that order: batches that go on filling, and a topic's new format too."""
