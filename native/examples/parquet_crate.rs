@@ -7,11 +7,12 @@ use std::fs;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::Result;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
@@ -21,14 +22,13 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let file = Bytes::from(fs::read(arguments.next().ok_or("no file")?)?);
     let seconds: f64 = arguments.next().ok_or("no seconds")?.parse()?;
-    let schema = SerializedFileReader::new(file.clone())?
-        .metadata()
-        .file_metadata()
-        .schema_descr()
-        .root_schema_ptr();
+    let metadata = SerializedFileReader::new(file.clone())?.metadata().clone();
+    let schema = metadata.file_metadata().schema_descr().root_schema_ptr();
+    let properties = Arc::new(properties(metadata.row_group(0).columns())?);
     let columns = read(file.clone())?;
-    let written = write(&schema, &columns)?.len();
-    let write_nanos = nanos(seconds, || write(&schema, &columns).map(drop))?;
+    let write = || write(schema.clone(), properties.clone(), &columns);
+    let written = write()?.len();
+    let write_nanos = nanos(seconds, || write().map(drop))?;
     let read_nanos = nanos(seconds, || read(file.clone()).map(drop))?;
     println!("{write_nanos} {read_nanos} {written}");
     Ok(())
@@ -88,14 +88,31 @@ fn levelled<T: DataType>(mut reader: ColumnReaderImpl<T>, slots: usize) -> Resul
     Ok(Box::new(column))
 }
 
-/// Write with the crate's defaults, but for what segments have: zstd, and statistics of chunks only.
-fn write(schema: &TypePtr, columns: &[Box<dyn Column>]) -> Result<Vec<u8>> {
-    let properties = WriterProperties::builder()
+/// Return how the core has written these columns: their encodings, zstd, statistics of chunks.
+fn properties(columns: &[ColumnChunkMetaData]) -> Result<WriterProperties> {
+    let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .build();
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema.clone(), Arc::new(properties))?;
+        .set_offset_index_disabled(true);
+    for column in columns {
+        let path = column.column_path();
+        let has_dictionary = column.dictionary_page_offset().is_some();
+        properties = properties.set_column_dictionary_enabled(path.clone(), has_dictionary);
+        if !has_dictionary {
+            for encoding in column.encodings().filter(|&encoding| encoding != Encoding::RLE) {
+                properties = properties.set_column_encoding(path.clone(), encoding);
+            }
+        }
+    }
+    Ok(properties.build())
+}
+
+fn write(
+    schema: TypePtr,
+    properties: WriterPropertiesPtr,
+    columns: &[Box<dyn Column>],
+) -> Result<Vec<u8>> {
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties)?;
     let mut group = writer.next_row_group()?;
     let mut columns = columns.iter();
     while let Some(mut column) = group.next_column()? {
