@@ -1,6 +1,6 @@
 """Run the tests of the native core with AddressSanitizer: `make faults` does.
 
-    python native/sanitize.py
+    python native/sanitize.py [an argument for pytest, as --hypothesis-profile=long …]
 
 It sees what reads or writes outside of objects, or in objects that are gone, also in Python's. It
 needs Linux, gcc, and Rust's nightly toolchain; without these it says so, and runs nothing.
@@ -67,6 +67,7 @@ def run(module: Path, runtime: str) -> int:
         }
         pytest = Path(sys.executable).with_name("pytest")
         command = [pytest, *TESTS, "-p", "no:cacheprovider", "--capture", "no"]  # for the report
+        command += sys.argv[1:]
         return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode
 
 

@@ -73,7 +73,7 @@ class Program:
         self.unexpected: list[str] = []
         self.may_raise = False
         """Whether the main thread would note it."""
-        self.raised = 0
+        self.raised: list[list[str]] = []  # by its number, innermost first: where
         self.reached: set[int] = set()
         self._count = 0
         self._numbers = threading.Lock()
@@ -291,6 +291,13 @@ def produce_rows(program: Program, thread: int, count: int) -> None:
             program.reach(error)
 
 
+def is_inside(frame: FrameType | None, function: Any) -> bool:
+    """Whether a function is running where a frame is."""
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def install(program: Program, unraisable: list[str]) -> None:
     """Have signals bring code along, and note what Python itself drops."""
     rng = random.Random(program.seed)
@@ -314,11 +321,15 @@ def install(program: Program, unraisable: list[str]) -> None:
             return  # one that interrupts another would take what that is about to raise
         handling = True
         try:
-            if program.may_raise and rng.random() < 0.2:
-                program.raised += 1
+            # Python prints and drops what is raised in its hook, and so what that was to note.
+            is_lost = is_inside(frame, dropped)
+            if program.may_raise and not is_lost and rng.random() < 0.2:
+                program.raised.append(
+                    [str(place) for place in traceback.extract_stack(frame)[::-1]]
+                )
                 if frame is not None and frame.f_code is Program.report.__code__:
                     program.cut.append(frame.f_locals["number"])
-                raise Interruption(program.raised)
+                raise Interruption(len(program.raised))
             program.act(rng)
         finally:
             handling = False
@@ -372,8 +383,9 @@ def verdict(program: Program) -> dict[str, Any]:
         "refused and reported": len(set(reported) - set(accepted) - doubtful),
         "doubtful": len(doubtful),
         "reports cut": len(program.cut),
-        "raised": program.raised,
+        "raised": len(program.raised),
         "reached": len(program.reached),
+        "lost": [at for n, at in enumerate(program.raised, 1) if n not in program.reached][:5],
         "unexpected": program.unexpected[:5],
         "panics": native.core.panic_count() if native.enabled else 0,
     }

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message,
 
 from columnar_kafka.broker.base import TopicLimits
 from columnar_kafka.segment.headers import message_bytes
+from columnar_kafka.testing.memory.changes import Changes
 from columnar_kafka.testing.memory.group import ConsumerGroup
 from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, StoredMessage
 
@@ -67,10 +68,8 @@ class MemoryKafka:
     """
 
     def __init__(self, *, auto_create_topics: bool = False) -> None:
-        # Guards everything below, and all of the clients. A handler that raises as Condition's own
-        # `__enter__` returns would leave it locked.
-        self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
+        self.lock = threading.RLock()  # guards everything below, and all of the clients
+        self.changed = Changes(self.lock)
         self.faults: deque[Fault] = deque()  # for producers that have none of their own
         self.held = False  # whether all producers keep what is sent
         self._auto_create = auto_create_topics

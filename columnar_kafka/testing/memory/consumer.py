@@ -289,8 +289,10 @@ class MemoryConsumer:
                     left = deadline - time.monotonic()
                     if found is not None or left <= 0:
                         return found
-                    self._changed.wait(None if left == float("inf") else left)
-            if step is not None:
+                    change = self._changed.expect()
+            if step is None:
+                self._changed.wait(change, left)
+            else:
                 step()
 
     def _fetch(self) -> Message | None:

@@ -184,7 +184,7 @@ class MemoryProducer:
             left = deadline - time.monotonic()
             if not len(self) or left <= 0:
                 return len(self)
-            self._wait(lambda: bool(self._acknowledged), -1 if left == float("inf") else left)
+            self._wait(lambda: bool(self._acknowledged), left)
 
     def purge(self) -> None:
         """Drop the held messages; their acknowledgements carry _PURGE_QUEUE."""
@@ -311,8 +311,14 @@ class MemoryProducer:
             raise _failure(KafkaError._STATE, f"Operation not valid in state {self._state}")
 
     def _wait(self, condition: Callable[[], bool], timeout: float) -> None:
-        with self._lock:
-            self._changed.wait_for(condition, None if timeout < 0 else timeout)
+        deadline = deadline_after(timeout)
+        while True:
+            with self._lock:
+                left = deadline - time.monotonic()
+                if condition() or left <= 0:
+                    return
+                change = self._changed.expect()
+            self._changed.wait(change, left)
 
 
 def _raise(error: BufferError | KafkaError) -> None:

@@ -20,7 +20,8 @@ from interrupting import Interrupted, Interrupter
 
 from columnar_kafka.broker.base import ConsumerBroker, ProducerBroker, TopicLimits
 from columnar_kafka.segment.headers import message_bytes
-from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka, MemoryProducer
+from columnar_kafka.testing.memory import MemoryConsumer, MemoryKafka, MemoryProducer, changes
+from columnar_kafka.testing.memory import consumer as memory_consumer
 from columnar_kafka.testing.memory import producer as memory_producer
 from columnar_kafka.testing.memory.group import Member, share_by_range, share_in_turns
 from columnar_kafka.testing.memory.log import MemoryTransaction, PartitionLog, StoredMessage
@@ -399,20 +400,19 @@ def test_a_poll_that_waits_is_woken_when_its_partition_is_resumed(
 ) -> None:
     kafka.append("t", 0, b"v")
     consumer.pause([TopicPartition("t", 0)])
-    wait, waits, woken = kafka.changed.wait, threading.Event(), list[bool]()
+    wait, waits, polled = kafka.changed.wait, threading.Event(), list[Any]()
 
-    def watched(timeout: float | None = None) -> bool:
+    def watched(change: Any, timeout: float) -> None:
         waits.set()
-        woken.append(wait(timeout))
-        return woken[-1]
+        wait(change, timeout)
 
     monkeypatch.setattr(kafka.changed, "wait", watched)
-    polling = threading.Thread(target=consumer.poll, args=(60,))
+    polling = threading.Thread(target=lambda: polled.append(consumer.poll(60)))
     polling.start()
     assert waits.wait(60)
     consumer.resume([TopicPartition("t", 0)])
     polling.join()
-    assert woken == [True]
+    assert polled[0].value() == b"v"
 
 
 def test_a_handler_that_raises_leaves_no_lock_held_and_loses_no_acknowledgement(
@@ -437,6 +437,44 @@ def test_a_handler_that_raises_leaves_no_lock_held_and_loses_no_acknowledgement(
         assert free == [True], place
     producer.poll(0)
     assert [offset for _, _, offset in acks] == list(range(kafka.end("t", 0)))
+
+
+@pytest.mark.parametrize("client", ["producer", "consumer"])
+def test_a_handler_that_raises_while_a_client_waits_leaves_no_lock_held(
+    kafka: MemoryKafka, client: str, request: pytest.FixtureRequest
+) -> None:
+    waiting = request.getfixturevalue(client)
+
+    def interrupt(*places: int) -> int:
+        modules = (threading, memory_producer, memory_consumer, changes)
+        interrupter = Interrupter(*modules, places=set(places))
+        with suppress(Interrupted):  # and nothing else is raised
+            interrupter.run(lambda: waiting.poll(0.001))
+        return interrupter.count
+
+    count = interrupt()
+    assert count > 10
+    for place in range(count):
+        interrupt(place)
+        free = list[bool]()
+        other = threading.Thread(target=lambda free=free: free.append(is_free(kafka)))
+        other.start()
+        other.join()
+        assert free == [True], place
+
+
+def test_a_wait_inside_of_the_lock_lets_others_go_on(
+    kafka: MemoryKafka, producer: MemoryProducer, acks: Acknowledgements
+) -> None:
+    """As in a handler that has interrupted a client."""
+    producer.hold()
+    send(producer, acks)
+    other = threading.Thread(target=producer.release)
+    with kafka.lock:
+        other.start()
+        assert producer.flush(60) == 0
+    other.join()
+    assert len(acks) == 1
 
 
 def is_free(kafka: MemoryKafka) -> bool:
