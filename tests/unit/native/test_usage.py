@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from inside import pipeline_of
 
 from columnar_kafka import native
 from columnar_kafka.testing import FakeKafka
@@ -26,7 +27,7 @@ def test_nobody_reads_it_and_writes_it_back(usage: Any, name: str) -> None:
 
 def test_the_producers_counter_is_the_cores() -> None:
     with FakeKafka().Producer({"columnar.encoding": "parquet"}) as producer:
-        assert type(producer._pipeline.queue.usage) is native.core.Usage
+        assert type(pipeline_of(producer).queue.usage) is native.core.Usage
 
 
 def test_what_is_not_appended_is_not_charged(usage: Any) -> None:
