@@ -39,6 +39,8 @@ class PureUsage:
     def __init__(self, max_bytes: int, max_records: int | None = None) -> None:
         self.max_bytes = max_bytes
         self.max_records = max_records
+        self._half_bytes = max_bytes / 2
+        self._half_records = float("inf") if max_records is None else max_records / 2
         self.bytes = 0
         self.records = 0
         self.encoded_bytes = 0
@@ -48,15 +50,20 @@ class PureUsage:
     @property
     def is_half_used(self) -> bool:
         """Whether half of a bound is used."""
-        return 2 * self.bytes >= self.max_bytes or (
-            self.max_records is not None and 2 * self.records >= self.max_records
-        )
+        return self.bytes >= self._half_bytes or self.records >= self._half_records
 
-    def accept(self, items: Any, item: Any, nbytes: int, records: int) -> None:
-        """Append an item and charge it: both or neither. The append is the only call."""
+    def accept(self, items: Any, item: Any, nbytes: int, records: int) -> bool:
+        """Append an item and charge it: both or neither. The append is the only call.
+
+        Return whether half of a bound is used since then.
+        """
+        was_half_used = self.bytes >= self._half_bytes or self.records >= self._half_records
         self.bytes += nbytes
         self.records += records
         items.append(item)
+        return not was_half_used and (
+            self.bytes >= self._half_bytes or self.records >= self._half_records
+        )
 
     def charge(self, nbytes: int, records: int = 0) -> None:
         """Charge so many bytes and records more, or fewer."""
@@ -125,21 +132,26 @@ class PureOpenBatches:
         if known.sticky is not None and known.sticky >= partitions:
             known.sticky = None
 
-    def place(
+    def find(
         self, topic: str, partition: int, key: bytes | None, topic_format: Any = None
-    ) -> int | None:
-        """Return the partition of a record, if there is one and it is known.
+    ) -> tuple[int, Batch | None] | None:
+        """Return the partition of a record and the batch that is open there, which may be full.
 
-        With a format, only if that is the topic's.
+        None if there is no such partition, or none is known. With a format, only if that is the
+        topic's.
         """
         known = self._topics.get(topic)
         if known is None or (topic_format is not None and known.topic_format is not topic_format):
             return None
         if partition == -1 and known.partitions:
-            return self._choose(known, key)
-        return partition if 0 <= partition < known.partitions else None
+            partition = self._choose(known, key)
+        elif not 0 <= partition < known.partitions:
+            return None
+        return partition, known.batches.get(partition)
 
     def _choose(self, topic: _Topic, key: bytes | None) -> int:
+        if key is None and topic.sticky is not None:  # then no key is hashed that is None
+            return topic.sticky
         chosen = self._partitioner.choose(key, topic.partitions)
         if chosen is not None:
             return chosen
@@ -147,11 +159,6 @@ class PureOpenBatches:
             # The next records stay with it, so that its batch fills.
             topic.sticky = self._partitioner.any(topic.partitions)
         return topic.sticky
-
-    def batch(self, topic: str, partition: int) -> Batch | None:
-        """Return the open batch of a partition, which may be full."""
-        known = self._topics.get(topic)
-        return None if known is None else known.batches.get(partition)
 
     def open(
         self,

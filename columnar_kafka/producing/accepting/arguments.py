@@ -33,9 +33,9 @@ _HEADER_BYTES: Final = 100
 
 def first_given(*callbacks: _T | None) -> _T | None:
     """Return the first that is not None: one that collects reports may be empty, and so false."""
-    for each in callbacks:
-        if each is not None:
-            return each
+    for callback in callbacks:
+        if callback is not None:
+            return callback
     return None
 
 

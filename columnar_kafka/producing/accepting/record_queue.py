@@ -102,7 +102,7 @@ class RecordQueue:
     def records(self) -> int:
         """The records accepted and not yet reported."""
         reporting = list(self._reporting)  # no lock: a report's callback may ask
-        return self.usage.records - sum(each.reported_records for each in reporting)
+        return self.usage.records - sum(outcome.reported_records for outcome in reporting)
 
     @property
     def may_encode(self) -> bool:
@@ -119,58 +119,43 @@ class RecordQueue:
         metadata: Metadata,
         nbytes: int,
         now: float,
+        produced: tuple[Any, ...] | None = None,
     ) -> None:
         """Append a record to the open batch of its partition, or raise and charge nothing.
 
         It waits in the queue where there can be no batch: while the number of partitions is
-        unknown, under an earlier schema, or if the topic's engine does not take it.
+        unknown, under an earlier schema, or if the topic's engine does not take it. It is tried
+        with `values` as they were `produced`, and then of builtin classes.
 
         Raises:
             BufferError, KafkaException, RuntimeError: as `put`.
         """
-        record = topic_format, partition, values, metadata, nbytes, now
+        usage = self.usage
         try:
-            if self._append(*record):
-                return
-            # The lock is not held here: it may be the user's code.
-            builtin = topic_format.columns.builtin(values)
             with self.lock:
-                if not self._append(topic_format, partition, builtin, metadata, nbytes, now):
-                    self.put(Record(*record), nbytes, now)
+                if (
+                    not usage.accepts
+                    or usage.max_records is not None
+                    or usage.bytes + nbytes > usage.max_bytes
+                ):  # or else it raises nothing
+                    self.check(nbytes, 1)
+                batch = self._batch(topic_format, partition, metadata[0], now)
+                look = None
+                if batch is not None:
+                    look = batch.append(values, metadata, nbytes, usage, pinned=partition >= 0)
+                if batch is None or (look is None and produced is not None):
+                    values = values if produced is None else produced
+                    record = Record(topic_format, partition, values, metadata, nbytes, now)
+                    self.put(record, nbytes, now)
+                    return
+            if look is None:  # the lock is not held here: it may be the user's code
+                builtin = topic_format.columns.builtin(values)
+                self.accept(topic_format, partition, builtin, metadata, nbytes, now, values)
+            elif look:
+                self.batch_filled(batch.topic, batch.partition)
         except BaseException:  # there is no room; or a signal's, and the record may be in already
             self.wake()
             raise
-
-    def _append(
-        self,
-        topic_format: TopicFormat,
-        partition: int,
-        values: tuple[Any, ...],
-        metadata: Metadata,
-        nbytes: int,
-        now: float,
-    ) -> bool:
-        """Append a record to its batch, or queue it; False: it does not fit into the batch."""
-        usage = self.usage
-        with self.lock:
-            if (
-                not usage.accepts
-                or usage.max_records is not None
-                or usage.bytes + nbytes > usage.max_bytes
-            ):  # or else it raises nothing
-                self.check(nbytes, 1)
-            batch = self._batch(topic_format, partition, metadata[0], now)
-            if batch is None:
-                record = Record(topic_format, partition, values, metadata, nbytes, now)
-                self.put(record, nbytes, now)
-                return True
-            was_half_used = usage.is_half_used
-            look = batch.append(values, metadata, nbytes, usage, pinned=partition >= 0)
-            if look is None:
-                return False
-        if look or (usage.is_half_used and not was_half_used):
-            self.batch_filled(batch.topic, batch.partition)
-        return True
 
     def _batch(
         self, topic_format: TopicFormat, partition: int, key: bytes | None, now: float
@@ -182,13 +167,13 @@ class RecordQueue:
         caller holds the lock, and has checked that records are accepted.
         """
         topic, open_batches = topic_format.topic, self.open_batches
-        while (place := open_batches.place(topic, partition, key, topic_format)) is not None:
-            batch: Batch | None = open_batches.batch(topic, place)
+        while (place := open_batches.find(topic, partition, key, topic_format)) is not None:
+            chosen, batch = place
             if batch is None:
-                return self._open(topic_format, place, now)
+                return self._open(topic_format, chosen, now)
             if not batch.is_full:
-                return batch
-            open_batches.let_go(topic, place, batch)
+                return batch  # type: ignore[no-any-return]
+            open_batches.let_go(topic, chosen, batch)
         return None
 
     def _open(self, topic_format: TopicFormat, partition: int, now: float) -> Batch | None:
@@ -334,9 +319,9 @@ class RecordQueue:
     def choose(self, topic: str, key: bytes | None) -> int:
         """Return the partition of a record that waited for the number of partitions."""
         with self.lock:
-            place = self.open_batches.place(topic, -1, key)
+            place = self.open_batches.find(topic, -1, key)
         assert place is not None, "the number of partitions is known"
-        return place
+        return place[0]
 
     def end_batches(self, item: Item) -> None:
         """Have the records behind an item that has waited go to other batches."""

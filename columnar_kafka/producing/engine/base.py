@@ -77,8 +77,8 @@ class Batch(Item, ABC):
         """Append a record that `RowColumns.take` has measured, and charge it to `usage`: one step.
 
         Returns:
-            Whether the sender has to look at the batch now; None: the record does not fit into its
-            columns, and nothing was done.
+            Whether the sender has to look now: the batch or a part of it is full, or half of a
+            bound is used; None: the record does not fit into the columns, and nothing was done.
         """
 
     @abstractmethod

@@ -67,7 +67,10 @@ class NativeBatch(Batch):
         self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, usage: Any, *, pinned: bool
     ) -> bool | None:
         """See `Batch`."""
-        return self.core.is_full if self.core.append(values, *metadata, usage, pinned) else None
+        was_half_used = usage.is_half_used
+        if not self.core.append(values, *metadata, usage, pinned):
+            return None
+        return self.core.is_full or (usage.is_half_used and not was_half_used)
 
     def seal(self) -> None:
         """See `Batch`."""

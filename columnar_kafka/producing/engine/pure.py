@@ -86,8 +86,9 @@ class Chunk:
 class _Charged:
     """Stands for `Usage` where records are charged already."""
 
-    def accept(self, items: list[Any], item: Any, nbytes: int, records: int) -> None:
+    def accept(self, items: list[Any], item: Any, nbytes: int, records: int) -> bool:
         items.append(item)
+        return False
 
 
 CHARGED: Final = _Charged()
@@ -98,17 +99,14 @@ class PureBatch(Batch):
 
     rows = 0
     taken_bytes = 0
+    is_full = False
 
     def __init__(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> None:
         super().__init__(topic_format, partition, accepted_at)
+        self._max_rows = topic_format.limits.rows
         self._max_bytes = topic_format.limits.batch_bytes
         self._handed = 0
         self.chunks = [Chunk(topic_format, partition, accepted_at)]
-
-    @property
-    def is_full(self) -> bool:
-        """See `Batch`."""
-        return self.rows >= self.topic_format.limits.rows or self.taken_bytes >= self._max_bytes
 
     def append(
         self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, usage: Any, *, pinned: bool
@@ -117,9 +115,11 @@ class PureBatch(Batch):
         chunk = self.chunks[-1]
         self.rows += 1
         self.taken_bytes += nbytes
-        usage.accept(chunk.records, (values, metadata, nbytes, pinned), nbytes, 1)  # one step
+        self.is_full = self.rows >= self._max_rows or self.taken_bytes >= self._max_bytes
+        record = values, metadata, nbytes, pinned
+        is_half_used: bool = usage.accept(chunk.records, record, nbytes, 1)  # one step
         if len(chunk.records) < chunk.capacity:
-            return self.is_full
+            return self.is_full or is_half_used
         self.chunks.append(Chunk(self.topic_format, self.partition, self.accepted_at))
         return True
 
@@ -144,9 +144,9 @@ class PureBatch(Batch):
             if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
                 text = "chunks could not be joined, and become segments of their own"
                 segmenter.tell_error(text, error)
-            yield from ((each, each.nbytes) for each in blocks)
+            yield from ((block, block.nbytes) for block in blocks)
         else:
-            yield from ((each, charged_bytes) for each in whole)
+            yield from ((block, charged_bytes) for block in whole)
 
 
 class PureEngine:

@@ -136,13 +136,13 @@ class RecordBlock:
     def nbytes(self) -> int:
         """The memory of the block, in bytes."""
         arrays = (self.columns, self.keys, self.timestamps, self._headers)
-        columns: int = sum(each.nbytes for each in arrays)
+        columns: int = sum(array.nbytes for array in arrays)
         return columns + _RECORD_BYTES * len(self)
 
     @property
     def is_silent(self) -> bool:
         """Whether no record has a callback."""
-        return all(each is None for each in self._callbacks)
+        return all(callback is None for callback in self._callbacks)
 
     def callback(self, row: int) -> Callback:
         """Return one record's callback."""
@@ -162,19 +162,19 @@ class RecordBlock:
         """Return one block with the records of all `blocks`, at least one, in order."""
         if len(blocks) == 1:
             return blocks[0]
-        batches = [each.columns for each in blocks]
+        batches = [block.columns for block in blocks]
         columns = [  # pyarrow up to 18 has no concat_batches
             pa.concat_arrays([batch.column(i) for batch in batches], _POOL)
             for i in range(batches[0].num_columns)
         ]
         return cls(
             pa.RecordBatch.from_arrays(columns, schema=batches[0].schema),
-            pa.concat_arrays([each.keys for each in blocks], _POOL),
-            pa.concat_arrays([each.timestamps for each in blocks], _POOL),
-            pa.concat_arrays([each.header_column for each in blocks], _POOL),
-            [callback for each in blocks for callback in each._callbacks],  # noqa: SLF001 - its own class
-            [each.is_pinned(row) for each in blocks for row in range(len(each))]
-            if any(each._pinned for each in blocks)  # noqa: SLF001 - its own class
+            pa.concat_arrays([block.keys for block in blocks], _POOL),
+            pa.concat_arrays([block.timestamps for block in blocks], _POOL),
+            pa.concat_arrays([block.header_column for block in blocks], _POOL),
+            [callback for block in blocks for callback in block._callbacks],  # noqa: SLF001 - its own class
+            [block.is_pinned(row) for block in blocks for row in range(len(block))]
+            if any(block._pinned for block in blocks)  # noqa: SLF001 - its own class
             else (),
         )
 

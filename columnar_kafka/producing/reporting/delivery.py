@@ -288,10 +288,10 @@ class Delivery:
             outcome = None
             try:
                 with self._lock:
-                    for each in self._outcomes:
-                        if not each.claimed:
-                            outcome = each
-                            each.claimed = True
+                    for waiting in self._outcomes:
+                        if not waiting.claimed:
+                            outcome = waiting
+                            waiting.claimed = True
                             break
                 if outcome is None:
                     return count

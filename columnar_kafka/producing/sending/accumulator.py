@@ -251,7 +251,7 @@ class Accumulator:
         nbytes = sum(batch.taken_bytes for _, batch in opened)
         rows = sum(batch.rows for _, batch in opened)
         if opened and (nbytes >= self._worthwhile or rows >= self._worthwhile_rows):
-            self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
+            self._seal(*max(opened, key=lambda pair: pair[1].taken_bytes))
 
     def _seal(self, topic: _Topic, batch: Batch) -> None:
         self.queue.seal(batch)  # first: what it raises must not lose the batch

@@ -66,16 +66,16 @@ class ArrowBatch(Item):
         """Return the rows by partition, in order; those that may go anywhere stay together."""
         if self.partition >= 0:
             return [self]
-        found = rows_by_partition(self.rows.keys, partitioner, partitions)
-        if len(found) == 1:
-            self.partition = found[0][0]
+        places = rows_by_partition(self.rows.keys, partitioner, partitions)
+        if len(places) == 1:
+            self.partition = places[0][0]
             return [self]
         parts, start = [], 0
-        for partition, mine in found:
+        for partition, mine in places:
             stop = start + len(mine)
             charged = self.charged_bytes * stop // len(self)
             charged -= self.charged_bytes * start // len(self)
-            rows = ArrowRows._make(each.take(mine) for each in self.rows)
+            rows = ArrowRows._make(column.take(mine) for column in self.rows)
             parts.append(replace(self, partition=partition, rows=rows, charged_bytes=charged))
             start = stop
         return parts
@@ -84,10 +84,10 @@ class ArrowBatch(Item):
         """Take the first `count` rows out, or fewer; return them and their share of the charge."""
         columns = self.rows.columns.slice(0, count).combine_chunks().to_batches()[0]
         count = len(columns)
-        keys, times, headers = (each.slice(0, count).combine_chunks() for each in self.rows[1:])
+        keys, times, headers = (column.slice(0, count).combine_chunks() for column in self.rows[1:])
         charged_bytes = self.charged_bytes * count // len(self)
         self.charged_bytes -= charged_bytes
-        self.rows = ArrowRows._make(each.slice(count) for each in self.rows)
+        self.rows = ArrowRows._make(column.slice(count) for column in self.rows)
         pinned = (True,) * count if self.pinned else ()
         return RecordBlock(columns, keys, times, headers, (), pinned), charged_bytes
 
@@ -101,14 +101,14 @@ def rows_by_partition(
         encoded = encoded.combine_chunks()
     anywhere = partitioner.any(partitions)
     chosen = [
-        anywhere if found is None else found
+        anywhere if choice is None else choice
         for key in [*encoded.dictionary.to_pylist(), None]
-        for found in [partitioner.choose(key, partitions)]
+        for choice in [partitioner.choose(key, partitions)]
     ]
     where = pc.take(pa.array(chosen), encoded.indices.fill_null(len(chosen) - 1))
     order = pc.sort_indices(where)  # stable
     rows, start = [], 0
-    for each in pc.value_counts(where.take(order)).to_pylist():
-        rows.append((each["values"], order.slice(start, each["counts"])))
-        start += each["counts"]
+    for counted in pc.value_counts(where.take(order)).to_pylist():
+        rows.append((counted["values"], order.slice(start, counted["counts"])))
+        start += counted["counts"]
     return rows

@@ -274,14 +274,14 @@ class Dispatcher:
     ) -> None:
         """Learn from what Kafka rejected how much it accepts, or that its partition is gone."""
         telling = []
-        for each in rejected:
-            if each.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                self._accumulator.look_up_soon(each.message.topic)
-            elif each.final or not each.alone:
-                telling.append(each)
+        for refused in rejected:
+            if refused.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                self._accumulator.look_up_soon(refused.message.topic)
+            elif refused.final or not refused.alone:
+                telling.append(refused)
         if not telling:
             return
-        largest = max(telling, key=lambda each: each.message.nbytes)
+        largest = max(telling, key=lambda refused: refused.message.nbytes)
         limits = largest.message.limits
         config = told(largest.message.topic)
         if config.max_message_bytes is not None:

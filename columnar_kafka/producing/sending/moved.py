@@ -89,14 +89,14 @@ class MovedRecords(Item):
 
     def split(self, partitioner: Partitioner, partitions: int) -> list[MovedRecords]:
         """Return the records by the partitions where they go now."""
-        found, start = [], 0
+        parts, start = [], 0
         for partition, rows in rows_by_partition(self.block.keys, partitioner, partitions):
             stop = start + len(rows)
             share = self.charged_bytes * stop // len(self.block)
             share -= self.charged_bytes * start // len(self.block)
-            found.append(replace(self._take(rows.to_pylist(), share), partition=partition))
+            parts.append(replace(self._take(rows.to_pylist(), share), partition=partition))
             start = stop
-        return found
+        return parts
 
     def _take(self, rows: Sequence[int], charged_bytes: int) -> MovedRecords:
         return replace(self, block=self.block.take(rows), charged_bytes=charged_bytes)

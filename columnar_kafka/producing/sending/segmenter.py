@@ -94,8 +94,8 @@ class Segmenter:
         self.queue.charge(held + share * len(bad) - chunk.charged_bytes)
         chunk.charged_bytes = held
         self.done += 1
-        for each in bad:
-            self.delivery.record_failed(each, share)
+        for failed in bad:
+            self.delivery.record_failed(failed, share)
 
     def encode(self, batch: Batch | MovedRecords) -> Iterator[EncodedSegment]:
         """Yield the segments of a sealed batch; report what cannot be encoded."""
@@ -186,10 +186,10 @@ class Segmenter:
         except Exception as error:  # noqa: BLE001 - as in `_cut`
             self._unencodable(origin, block, charged_bytes, error)
             return
-        for each, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
+        for piece, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
             share = charged_bytes * stop // len(block) - charged_bytes * start // len(block)
-            if each:
-                yield from self._cut(origin, each, share)
+            if piece:
+                yield from self._cut(origin, piece, share)
 
     def _learn(self, origin: _Origin, block: Block, size: int) -> None:
         """Learn how well this topic's records compress; warn once when segments are too small."""

@@ -144,18 +144,18 @@ impl OpenBatches {
         })
     }
 
-    /// Return the partition of a record, if there is one and it is known. With a format, only if
-    /// that is the topic's.
+    /// Return the partition of a record and the batch that is open there, which may be full. None if
+    /// there is no such partition, or none is known. With a format, only if that is the topic's.
     #[pyo3(signature = (topic, partition, key, topic_format=None))]
-    fn place(
+    fn find(
         &self,
         topic: &Bound<'_, PyString>,
         partition: i64,
         key: Option<&[u8]>,
         topic_format: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<usize>> {
+    ) -> PyResult<Option<(usize, Option<Py<PyAny>>)>> {
         let py = topic.py();
-        entry(py, "OpenBatches.place", || {
+        entry(py, "OpenBatches.find", || {
             let mut open = self.get(py)?;
             let partitioner = open.partitioner;
             let is_of = |topic: &&mut Topic| topic_format.is_none_or(|format| topic.is_of(format));
@@ -164,18 +164,11 @@ impl OpenBatches {
                 -1 => topic.choose(partitioner, key).map(|partition| partition as usize),
                 partition => usize::try_from(partition).ok(),
             };
-            Ok(partition.filter(|&partition| partition < topic.batches.len()))
-        })
-    }
-
-    /// Return the open batch of a partition, which may be full.
-    fn batch(&self, topic: &Bound<'_, PyString>, partition: usize) -> PyResult<Option<Py<PyAny>>> {
-        let py = topic.py();
-        entry(py, "OpenBatches.batch", || {
-            let mut open = self.get(py)?;
-            let Some(topic) = open.topic(topic) else { return Ok(None) };
-            let batch = topic.batches.get(partition).and_then(Option::as_ref);
-            Ok(batch.map(|batch| batch.item.clone_ref(py)))
+            let place =
+                partition.and_then(|partition| Some((partition, topic.batches.get(partition)?)));
+            Ok(place.map(|(partition, batch)| {
+                (partition, batch.as_ref().map(|batch| batch.item.clone_ref(py)))
+            }))
         })
     }
 

@@ -46,17 +46,18 @@ impl Usage {
     }
 
     /// Append `item` to `items`, and charge its memory and its number of records: both or neither, with
-    /// no signal in between.
+    /// no signal in between. Return whether half of a bound is used since then.
     fn accept(
         &self,
         items: &Bound<'_, PyAny>,
         item: &Bound<'_, PyAny>,
         nbytes: i64,
         records: i64,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         items.call_method1(intern!(items.py(), "append"), (item,))?;
+        let was_half_used = self.is_half_used();
         self.charge(nbytes, records);
-        Ok(())
+        Ok(self.is_half_used() && !was_half_used)
     }
 
     /// Charge so many bytes and records more, or fewer.

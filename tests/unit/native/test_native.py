@@ -522,9 +522,9 @@ def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions(
         opened.set_format(topic, FORMAT, stores_keys=True, stores_headers=True)
         for partitions in (1000, 1):
             opened.set_partitions(topic, partitions)
-            place = opened.place(topic, -1, None, FORMAT)
+            place = opened.find(topic, -1, None, FORMAT)
         places.add(place)
-    assert places == {0}
+    assert places == {(0, None)}
 
 
 def test_batches_that_use_the_memory_of_reported_ones_have_only_their_own_rows() -> None:

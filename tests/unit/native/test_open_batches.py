@@ -34,9 +34,8 @@ HASHED: Final = st.binary(min_size=1, max_size=3)
 STEPS: Final = st.one_of(
     step("set_format", st.sampled_from(["a", "b"]), st.integers(0, 1)),
     step("set_partitions", TOPICS, st.integers(0, 4)),
-    step("place", TOPICS, PARTITIONS, HASHED, st.integers(-1, 1)),
+    step("find", TOPICS, PARTITIONS, HASHED, st.integers(-1, 1)),
     step("open", TOPICS, st.integers(0, 4), st.integers(0, 1)),
-    step("batch", TOPICS, st.integers(0, 4)),
     step("let_go", TOPICS, st.integers(0, 4), st.booleans()),
     step("close", TOPICS, PARTITIONS, HASHED),
     step("close_all", TOPICS),
@@ -55,9 +54,9 @@ class Opened:
         if name == "set_format":
             chosen = formats[rest[0] % len(formats)]
             return self.opened.set_format(topic, chosen, stores_keys=True, stores_headers=True)
-        if name == "place":
+        if name == "find":
             *place, number = rest
-            return self.opened.place(
+            return self.opened.find(
                 topic, *place, None if number < 0 else formats[number % len(formats)]
             )
         if name == "open":
@@ -66,8 +65,9 @@ class Opened:
             return self.opened.open(topic, partition, chosen, batch, None, self.queue)
         if name == "let_go":
             partition, is_there = rest
-            there = self.opened.batch(topic, partition)
-            return self.opened.let_go(topic, partition, there if is_there and there else batch)
+            there = self.opened.find(topic, partition, None)
+            known = there[1] if there is not None and is_there else None
+            return self.opened.let_go(topic, partition, known or batch)
         return getattr(self.opened, name)(topic, *rest)
 
 
