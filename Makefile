@@ -15,9 +15,8 @@ PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`, and none on minio.
 COMBINED := $(addprefix tests/integration/test_, \
 	compatibility.py partitions.py transactions.py) tests/unit/lake/test_every_table.py
-# Tests that make a producer: they run without the native core too.
-PURE := tests/golden tests/unit/producing/test_producer_surface.py \
-	$(wildcard tests/conformance/test_producer*.py)
+# Tests of producers that run without the native core too; those in tests/unit/producing do by a fixture.
+PURE := tests/golden $(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata, 200
 # answers of a store that are lost, queries on a busy machine.
 SOAKS := brokers_fail consumer_killed consumer_metadata deep_nesting lost_answers producer_killed \

@@ -134,16 +134,8 @@ def _narrow(rows: int) -> list[Row]:
     ]
 
 
-_VERBS: Final = [
-    "accepted",
-    "rejected",
-    "retried",
-    "opened",
-    "closed",
-    "resolved",
-    "cached",
-    "missed",
-]
+_VERBS = ["accepted", "rejected", "retried", "opened"]
+_VERBS += ["closed", "resolved", "cached", "missed"]
 _NOUNS: Final = ["request", "session", "token", "order", "basket", "invoice", "stream", "lease"]
 _LEVELS: Final = ["INFO", "DEBUG", "WARN", "ERROR"]
 _HOSTS: Final = [f"web-{number:02}.example.net" for number in range(40)]
@@ -199,37 +191,21 @@ def _nested(rows: int) -> list[Row]:
     ]
 
 
-_CUSTOMER: Final = {
-    "type": "record",
-    "name": "Customer",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "name", "type": "string"},
-        {"name": "city", "type": "string"},
-    ],
-}
-_LINE: Final = {
-    "type": "record",
-    "name": "Line",
-    "fields": [
-        {"name": "sku", "type": "string"},
-        {"name": "count", "type": "long"},
-        {"name": "price", "type": "double"},
-    ],
-}
-_ORDER: Final = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "at", "type": "long"},
-        {"name": "customer", "type": _CUSTOMER},
-        {"name": "lines", "type": {"type": "array", "items": _LINE}},
-        {"name": "tags", "type": {"type": "array", "items": "string"}},
-        {"name": "attributes", "type": {"type": "map", "values": "string"}},
-        {"name": "paid", "type": "boolean"},
-    ],
-}
+def _struct(name: str, /, **types: Any) -> dict[str, Any]:
+    fields = [{"name": field, "type": kind} for field, kind in types.items()]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+_ORDER: Final = _struct(
+    "Order",
+    id="long",
+    at="long",
+    customer=_struct("Customer", id="long", name="string", city="string"),
+    lines={"type": "array", "items": _struct("Line", sku="string", count="long", price="double")},
+    tags={"type": "array", "items": "string"},
+    attributes={"type": "map", "values": "string"},
+    paid="boolean",
+)
 
 _WIDE_INTS, _WIDE_FLOATS, _WIDE_WORDS, _WIDE_IDS, _WIDE_FLAGS = (
     [f"{kind}{number:03}" for number in range(*span)]

@@ -158,7 +158,7 @@ class _LakeWriter:
     """`write` runs in executors, which get a pickled copy; the rest in the driver."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._table = settings.table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -171,7 +171,7 @@ class _LakeWriter:
         """
         # The worker collects garbage after each task; imported modules need not be scanned.
         gc.freeze()
-        settings = self._settings
+        settings = self.settings
         if settings.ranges:
             # Only these rows need a client; another task's worker starts without it.
             ranges = import_module("spark_sink.landing.ranges")
@@ -197,7 +197,7 @@ class _LakeWriter:
 
     def _land(self, messages: list[WriterCommitMessage | None], what: str) -> None:
         """Land the staged files of all tasks together; if they surely did not land, remove them."""
-        settings = self._settings
+        settings = self.settings
         staged = _staged(messages)
         ranges = [each for result in _results(messages) for each in result.ranges]
         try:
@@ -214,7 +214,7 @@ class _LakeWriter:
         Raises:
             NotLandedError: other topics were read than the ranges are of, or messages left out.
         """
-        settings = self._settings
+        settings = self.settings
         # Only the driver needs these clients; a task's worker starts without them.
         if settings.ranges:
             if settings.generation is None:
@@ -231,7 +231,7 @@ class _LakeWriter:
         did not, `_land` has removed them.
         """
         if None in messages:
-            discard_staged(self._table, _staged(messages), self._settings.rules)
+            discard_staged(self._table, _staged(messages), self.settings.rules)
 
     def _messages(
         self, batches: Iterator[pa.RecordBatch], generations: dict[str, TopicGeneration]
@@ -263,7 +263,7 @@ class _LakeWriter:
 
     def _identify(self, topic: str, cluster: str | None, topic_id: str | None) -> TopicGeneration:
         """Return a topic's generation, from the ids in its rows as far as they have them."""
-        named, config = self._settings.generation, self._settings.config
+        named, config = self.settings.generation, self.settings.config
         if named is not None:
             return TopicGeneration("named", f"{named}/{topic}")
         if (cluster is None or topic_id is None) and "bootstrap.servers" in config:

@@ -388,7 +388,7 @@ def _reading(config: Mapping[str, Any], topic: str) -> SourceOptions:
     return SourceOptions.parse(options, streaming=None)
 
 
-_cache: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
+senders: OrderedDict[tuple[Any, ...], _Sender] = OrderedDict()
 
 
 @contextmanager
@@ -399,5 +399,5 @@ def _producer(options: WriterOptions) -> Iterator[_Sender]:
         options.config.key(),
         options.schema.serialize().to_pybytes(),
     )
-    with cached_client(_cache, key, lambda: _Sender(options)) as sender:
+    with cached_client(senders, key, lambda: _Sender(options)) as sender:
         yield sender

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
-from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing.accepting.arguments import encode_headers
+from columnar_kafka.producing.accepting.record import NewFormat
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
 from columnar_kafka.producing.limits import SegmentLimits
 from columnar_kafka.producing.partitioner import Partitioner
@@ -18,9 +17,8 @@ from columnar_kafka.producing.reporting.delivery import Delivery
 from columnar_kafka.producing.sending.accumulator import Accumulator
 from columnar_kafka.producing.sending.messages import PlainMessage
 from columnar_kafka.producing.sending.sender import Sender
-from columnar_kafka.producing.topic_formats import TopicFormat
+from columnar_kafka.producing.topic_formats import make_format
 from columnar_kafka.schema import RecordSchema
-from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing.memory import MemoryKafka, MemoryProducer
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from confluent_kafka import KafkaError, Message
+
+    from columnar_kafka.producing.engine.base import TopicFormat
 
 
 class Reported(NamedTuple):
@@ -100,12 +100,14 @@ class Pipeline:
         self.now = 0.0
         self.kafka = MemoryKafka()
         self.broker = MemoryProducer(self.kafka, queue_messages=queue_messages)
+        chosen = Partitioner(partitioner)
         self.queue = RecordQueue(
-            limit_bytes=queue_bytes, limit_records=queue_records, linger=linger
+            limit_bytes=queue_bytes, limit_records=queue_records, linger=linger, partitioner=chosen
         )
         self.delivery = Delivery(self.queue, sends_again=sends_again)
         self.accumulator = Accumulator(
-            partitioner=Partitioner(partitioner),
+            queue=self.queue,
+            partitioner=chosen,
             linger=linger,
             message_timeout=message_timeout,
             refresh=refresh,
@@ -122,6 +124,8 @@ class Pipeline:
             clock=lambda: self.now,
             wall_ms=lambda: 1_000_000,
         )
+        self.wakes = 0
+        self.queue.wake = self._wake
         self.reports: list[Reported] = []
         self._limits = SegmentLimits(target_bytes, limit_bytes, segment_rows, window)
         self._members = members
@@ -131,18 +135,14 @@ class Pipeline:
         self.set_schema(schema)
 
     def set_schema(self, schema: Any, topic: str = "t") -> None:
-        parsed = RecordSchema.parse(schema)
-        column = KafkaColumn(self._members)
-        topic_format = TopicFormat(
-            topic=topic,
-            records=parsed,
-            columns=RowColumns(parsed),
-            kafka=column,
-            schema=column.schema(parsed.arrow),
-            encoder=ParquetEncoder("zstd"),
-            limits=replace(self._limits, partitions=self.kafka.partitions(topic)),
+        topic_format = make_format(
+            topic,
+            RecordSchema.parse(schema),
+            replace(self._limits, partitions=self.kafka.partitions(topic)),
+            members=self._members,
+            compression="zstd",
         )
-        self.queue.put(topic_format, 0, self.now, 0, urgent=True)
+        self.queue.put(NewFormat(topic_format), 0, self.now, 0, urgent=True)
         self._formats[topic] = topic_format
 
     def produce(
@@ -157,7 +157,26 @@ class Pipeline:
         tag: Any = None,
         on_delivery: Callable[..., Any] | None = None,
     ) -> bool:
-        """Accept one record as `Producer.produce` does; return whether to wake the sender."""
+        """Accept one record as `Producer.produce` does; return whether it wakes the sender."""
+        before = self.wakes
+        self._accept(value, topic, key, partition, timestamp, headers, tag, on_delivery)
+        return self.wakes > before
+
+    def _wake(self) -> None:
+        self.wakes += 1
+        self.sender.wake()
+
+    def _accept(
+        self,
+        value: Any,
+        topic: str,
+        key: bytes | None,
+        partition: int,
+        timestamp: int,
+        headers: Any,
+        tag: Any,
+        on_delivery: Callable[..., Any] | None,
+    ) -> None:
         report = on_delivery or self.reporter(value if tag is None else tag)
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
@@ -166,7 +185,7 @@ class Pipeline:
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
             plain = PlainMessage(
-                topic=topic,
+                topic_format=topic_format,
                 partition=partition,
                 value=value,
                 key=key,
@@ -175,14 +194,13 @@ class Pipeline:
                 callback=report,
                 accepted_at=self.now,
                 charged_bytes=charge,
-                limits=topic_format.limits,
                 pinned=partition >= 0,
             )
-            return self.queue.put(plain, charge, self.now, urgent=True)
+            self.queue.put(plain, charge, self.now, urgent=True)
+            return
         values, more = topic_format.columns.take(value)
         nbytes += more
-        record = (topic_format, partition, values, metadata, nbytes, self.now)
-        return self.queue.put(record, nbytes, self.now)
+        self.queue.accept(topic_format, partition, values, metadata, nbytes, self.now)
 
     def numbers(self, *numbers: int, **place: Any) -> None:
         """Produce rows {"n": number}, tagged with their numbers."""
@@ -227,7 +245,7 @@ class Pipeline:
 
     def purge(self) -> None:
         """Do what `Sender.purge` has the thread do."""
-        self.sender._purges.append(object())
+        self.sender._purges.append(object())  # noqa: SLF001 - as `Sender.purge`, without a thread to wait for
         self.run()
 
     def flush(self) -> None:

@@ -57,7 +57,7 @@ class Query:
 
 def close_kept_clients() -> None:
     """Close the clients that a worker keeps for its next task."""
-    for kept in (writer._cache, reading._cache):
+    for kept in (writer.senders, reading.consumers):
         while kept:
             kept.popitem()[1].close()
 

@@ -56,7 +56,7 @@ def next_position(consumer: Any, topic: str = "t") -> int:
 def record_decoded_columns(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     """Return a list to which every decoded segment adds the columns that are decoded."""
     decoded: list[list[str] | None] = []
-    read, read_records = decoder._InlineFile.read, decoder.InlineDecoder.read_records
+    read, read_records = decoder.InlineFile.read, decoder.InlineDecoder.read_records
 
     def watched(self: Any, columns: Any, **options: Any) -> pa.Table:
         decoded.append(columns)
@@ -67,6 +67,6 @@ def record_decoded_columns(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | 
             decoded.append(None)
         return records
 
-    monkeypatch.setattr(decoder._InlineFile, "read", watched)
+    monkeypatch.setattr(decoder.InlineFile, "read", watched)
     monkeypatch.setattr(decoder.InlineDecoder, "read_records", watched_records)
     return decoded

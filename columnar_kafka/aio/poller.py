@@ -35,10 +35,10 @@ class ProducerPoller:
         self._inbox = inbox
         self._ending = threading.Event()
         self._calls: set[concurrent.futures.Future[Any]] | None = None
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=self._run, name="columnar-kafka-aio-poller", daemon=True
         )
-        self._thread.start()
+        self.thread.start()
 
     def end(self) -> None:
         """End the thread when all that is outstanding is reported. Never blocks."""
@@ -51,7 +51,7 @@ class ProducerPoller:
 
     def join(self) -> None:
         """Wait for the thread; after `ended` it has nothing left to do."""
-        self._thread.join()
+        self.thread.join()
 
     def _run(self) -> None:
         error = None

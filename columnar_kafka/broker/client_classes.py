@@ -34,7 +34,7 @@ else:
 __all__ = ["StockConsumer", "StockProducer", "traced"]
 
 _NAMES: Final = ("Consumer", "DeserializingConsumer", "Producer", "SerializingProducer")
-_AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
+AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
 
 
 def traced(cls: Any) -> Any:
@@ -48,7 +48,7 @@ def traced(cls: Any) -> Any:
     name = ours._stock.__name__
     tracer = getattr(confluent_kafka, name)
     if isinstance(tracer, type) and issubclass(tracer, ours):
-        tracer = _AT_IMPORT[name]  # the user has put ours there
+        tracer = AT_IMPORT[name]  # the user has put ours there
     if not (isinstance(tracer, type) and issubclass(tracer, ours._stock)):
         return cls
     kept = vars(cls).get("_seen_by")  # in a global cache `cls` would never be freed

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from columnar_kafka.native._core import ArrayLayout, Described, RowFormat
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["chosen_columns", "layout", "native_columns", "row_format"]
+__all__ = ["NotNativeError", "chosen_columns", "layout", "native_columns", "row_format"]
 
 _LEAVES: Final = {
     pa.bool_(): "bool",
@@ -42,36 +42,38 @@ _LEAVES: Final = {
 _OFFSETS: Final = {pa.string(): 32, pa.binary(): 32, pa.large_string(): 64, pa.large_binary(): 64}
 
 
-class _Unsupported(Exception):  # noqa: N818 - nobody else sees it
-    """A field that the native core has no columns for."""
+class NotNativeError(Exception):
+    """The native core has nothing for this, and why. It is Python's then, with the same results."""
 
 
-def row_format(schema: RecordSchema) -> RowFormat | None:
-    """Return the native core's columns; None if it is off, or does not know what they need."""
+def row_format(schema: RecordSchema) -> RowFormat:
+    """Return the native core's columns.
+
+    Raises:
+        NotNativeError: it is off, or does not know what they need.
+    """
     if not native.enabled:
-        return None
+        raise NotNativeError(native.reason or "it is off")
     columns = native_columns(schema.arrow, schema.symbols)
-    if columns is None:
-        return None
     sizes = [size for each in schema.arrow for size in written_sizes(each.type)]
     return native.core.RowFormat(columns, sizes, MOST_DECODED)
 
 
 def native_columns(
     schema: pa.Schema, symbols: Mapping[str, Collection[str]] | None = None
-) -> list[Described] | None:
-    """Return columns as the native core reads them; None if it does not know one of the types.
+) -> list[Described]:
+    """Return columns as the native core reads them.
 
     Args:
         schema: the columns.
         symbols: the only texts of some columns, by their paths.
+
+    Raises:
+        NotNativeError: it does not know one of the types.
     """
     if b"ARROW:extension:" in schema.serialize().to_pybytes():  # which Arrow may know later
-        return None
-    try:
-        return [_described(field, field.name, symbols or {}) for field in schema]
-    except _Unsupported:
-        return None
+        raise NotNativeError("a column is of an extension type")
+    return [_described(field, field.name, symbols or {}) for field in schema]
 
 
 def _described(field: pa.Field, path: str, symbols: Mapping[str, Collection[str]]) -> Described:
@@ -93,11 +95,11 @@ def _described(field: pa.Field, path: str, symbols: Mapping[str, Collection[str]
         name, details = ("fixed_size_list", arrow.list_size) if is_fixed else ("list", None)
         children = (_described(arrow.value_field, f"{path}.item", symbols),)
     else:
-        name, details = _leaf(arrow, symbols.get(path))
+        name, details = _leaf(arrow, path, symbols.get(path))
     return field.name, field.nullable, name, details, children
 
 
-def _leaf(arrow: pa.DataType, symbols: Collection[str] | None) -> tuple[str, Any]:
+def _leaf(arrow: pa.DataType, path: str, symbols: Collection[str] | None) -> tuple[str, Any]:
     """Return the name of a leaf's type, and what else there is to say of it."""
     values = family(arrow)
     if values == "string":
@@ -107,16 +109,16 @@ def _leaf(arrow: pa.DataType, symbols: Collection[str] | None) -> tuple[str, Any
     if values == "binary":
         return "binary", None
     if values in ("timestamp", "local timestamp"):
-        return _timestamp(arrow)
+        return _timestamp(arrow, path)
     if values in ("time", "duration"):
         return values, arrow.unit
     if values == "decimal":
         width = (10**arrow.precision - 1).bit_length() // 8 + 1
         return "decimal", (width, arrow.precision, arrow.scale, DECIMAL_DIGITS[arrow.bit_width])
-    raise _Unsupported
+    raise NotNativeError(f"column {path!r} is of the type {arrow}")
 
 
-def _timestamp(arrow: pa.TimestampType) -> tuple[str, Any]:
+def _timestamp(arrow: pa.TimestampType, path: str) -> tuple[str, Any]:
     if arrow.tz is None:
         return "timestamp", (arrow.unit, False)
     _learn_zones()
@@ -126,7 +128,7 @@ def _timestamp(arrow: pa.TimestampType) -> tuple[str, Any]:
         return "zoned_timestamp", (arrow.unit, pa.lib.string_to_tzinfo(arrow.tz))
     except Exception as error:  # noqa: BLE001 - from any module that knows time zones
         raise_if_once(error, partial(pa.lib.string_to_tzinfo, arrow.tz))
-        raise _Unsupported from None
+        raise NotNativeError(f"column {path!r} has the time zone {arrow.tz!r}") from None
 
 
 def _learn_zones() -> None:

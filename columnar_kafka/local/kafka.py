@@ -57,7 +57,7 @@ class AddressInUseError(LocalKafkaError):
     """Another process took the port after it was chosen."""
 
 
-class _Port:
+class Port:
     """A free port of 127.0.0.1, kept from others for as long as the system allows."""
 
     def __init__(self) -> None:
@@ -72,6 +72,7 @@ class _Port:
             self.release()
 
     def release(self) -> None:
+        """Let others listen on it."""
         self._socket.close()
 
 
@@ -84,7 +85,7 @@ class Node:
         *,
         runtime: BrokerRuntime,
         directory: Path,
-        ports: tuple[_Port, _Port],
+        ports: tuple[Port, Port],
         remove: Path | None,
     ) -> None:
         self.id = node_id
@@ -207,7 +208,7 @@ class LocalKafka(KafkaServers):
         self._config = _SMALL | _replication(nodes) | dict(config or {})
         self._given_directory = directory
         self._temporary: Path | None = None
-        self._ports: list[_Port] = []
+        self._ports: list[Port] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -289,7 +290,7 @@ class LocalKafka(KafkaServers):
     def _start_nodes(self, runtime: BrokerRuntime) -> None:
         deadline = time.monotonic() + START_SECONDS
         directory = self._make_directory()
-        pairs = [(_Port(), _Port()) for _ in range(self._count)]
+        pairs = [(Port(), Port()) for _ in range(self._count)]
         self._ports = [port for pair in pairs for port in pair]
         self.nodes = [
             Node(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
     from columnar_kafka.producing.settings import ProducerConfig
 
-__all__ = ["SegmentLimits"]
+__all__ = ["MOST_BYTES", "SegmentLimits"]
+
+MOST_BYTES: Final = 128 << 20
+"""The most a batch may hold, however well it compresses: consumers limit decoded segments."""
+_FIRST_RATIO: Final = 0.1
+"""Encoded bytes per byte in memory, until the first segment of a topic is measured."""
 
 
 @dataclass(slots=True)
@@ -28,9 +33,21 @@ class SegmentLimits:
     rows: int
     window: float = float("inf")
     partitions: int | None = None
+    ratio: float | None = None
+    """The encoded bytes per byte in memory, once a segment is measured."""
+
+    @property
+    def batch_bytes(self) -> float:
+        """The bytes in memory at which to seal a batch."""
+        return min(self.target / (self.ratio or _FIRST_RATIO), MOST_BYTES)
+
+    def learn(self, *, taken_bytes: int, encoded_bytes: int) -> None:
+        """Learn from a segment how well the topic's records compress."""
+        seen = encoded_bytes / max(1, taken_bytes)
+        self.ratio = seen if self.ratio is None else 0.7 * self.ratio + 0.3 * seen
 
     @classmethod
-    def learn(
+    def of(
         cls, settings: ProducerConfig, *, max_message_bytes: int | None, partitions: int | None
     ) -> SegmentLimits:
         """Return the limits of a topic with this ``max.message.bytes``, None where unknown."""

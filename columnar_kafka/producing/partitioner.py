@@ -33,6 +33,7 @@ class Partitioner:
     """
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self._hash = _HASHES.get(name)
         self._null_hashes = self._hash is not None and not name.endswith("_random")
         self._empty_hashes = name != "consistent_random"

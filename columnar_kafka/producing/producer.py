@@ -56,7 +56,7 @@ class Producer(StockProducer):
     """
 
     __slots__ = ("__dict__", "__weakref__", "_open_batches")  # which the native core looks up
-    _open_batches: OpenBatches | None
+    _open_batches: OpenBatches
     _flushes_at_exit: ClassVar[bool] = True
 
     # What a subclass that does not call __init__ has: confluent-kafka's own errors.
@@ -80,7 +80,9 @@ class Producer(StockProducer):
         """
         arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
         settings, inner = ProducerConfig.parse(arguments.merged())
-        pipeline = None if settings.encoding == "none" else Pipeline(settings)
+        pipeline = None
+        if settings.encoding != "none":
+            pipeline = Pipeline(settings, self._choose_partitions(settings.partitioner))
         if pipeline is not None:
             self._relay = pipeline.delivery.relay
             if callable(settings.on_delivery):
@@ -96,9 +98,9 @@ class Producer(StockProducer):
             self.produce = super().produce  # type: ignore[method-assign]
 
     def _start(self, pipeline: Pipeline, inner: dict[str, Any]) -> None:
-        partitioner = self._choose_partitions(self._settings.partitioner)
-        pipeline.connect(self._settings, self._connect(inner), partitioner)
-        self._inner, self._pipeline, self._open_batches = inner, pipeline, pipeline.open_batches
+        pipeline.connect(self._settings, self._connect(inner))
+        self._inner, self._pipeline = inner, pipeline
+        self._open_batches = pipeline.queue.open_batches
         self._shutdown = Shutdown(self, Producer, pipeline, self._settings, inner)
         pipeline.sender.start()
         if self._flushes_at_exit:

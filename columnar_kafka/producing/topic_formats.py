@@ -1,83 +1,62 @@
-"""How one topic's records are turned into segments, from one `set_schema` to the next."""
+"""The formats of a producer's topics, from one `set_schema` to the next."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.producing.engine.base import TopicFormat
+from columnar_kafka.producing.engine.choice import choose_engine
 from columnar_kafka.producing.limits import SegmentLimits
-from columnar_kafka.schema import check_growth, fingerprint
+from columnar_kafka.schema import check_growth
 from columnar_kafka.segment import lazy_encoding as lazy
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    import pyarrow as pa
-
     from columnar_kafka.broker.base import TopicLimits
-    from columnar_kafka.native._core import Encoder as NativeEncoder
-    from columnar_kafka.native._core import RowFormat
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
-    from columnar_kafka.segment.encoder import Encoder
 
-__all__ = ["TopicFormat", "TopicFormats"]
+__all__ = ["TopicFormats", "make_format"]
+
+_log: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicFormat:
-    """How a topic's records are checked, encoded and cut, since one `set_schema`.
+def make_format(
+    topic: str,
+    records: RecordSchema,
+    limits: SegmentLimits,
+    *,
+    members: tuple[str, ...],
+    compression: str,
+) -> TopicFormat:
+    """Return the format of a topic whose segments store these `members` of the metadata.
 
-    `encoder` is used and `limits` are written by the sender's thread alone; the rest is fixed.
+    Raises:
+        SchemaError: pyarrow cannot write a type.
     """
-
-    topic: str
-    records: RecordSchema
-    columns: RowColumns
-    kafka: KafkaColumn
-    schema: pa.Schema
-    encoder: Encoder
-    limits: SegmentLimits
-    row_format: RowFormat | None = None
-    """The native core's columns, where it has them all."""
-    native_encoder: NativeEncoder | None = None
-    fingerprint: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fingerprint", fingerprint(self.schema))
-
-    @classmethod
-    def make(
-        cls, topic: str, records: RecordSchema, settings: ProducerConfig, limits: SegmentLimits
-    ) -> TopicFormat:
-        """Return the format of a topic by a producer's settings.
-
-        Raises:
-            SchemaError: pyarrow cannot write a type.
-        """
-        kafka = KafkaColumn(settings.metadata)
-        schema = kafka.schema(records.arrow)
-        lazy.check_can_be_written(schema)
-        columns = row_format(records)
-        encoder = None
-        if columns is not None:
-            encoder = lazy.native_encoder(schema, kafka, settings.compression)
-        return cls(
-            topic=topic,
-            records=records,
-            columns=RowColumns(records),
-            kafka=kafka,
-            schema=schema,
-            encoder=lazy.ParquetEncoder(settings.compression),
-            limits=limits,
-            row_format=None if encoder is None else columns,
-            native_encoder=encoder,
-        )
+    kafka = KafkaColumn(members)
+    schema = kafka.schema(records.arrow)
+    lazy.check_can_be_written(schema)
+    engine, reason = choose_engine(records, kafka, schema, compression)
+    if reason is not None:
+        _log.info("topic %r: its records are encoded without the native core: %s", topic, reason)
+    return TopicFormat(
+        topic=topic,
+        records=records,
+        columns=RowColumns(records),
+        kafka=kafka,
+        schema=schema,
+        encoder=lazy.ParquetEncoder(compression),
+        limits=limits,
+        engine=engine,
+    )
 
 
 class TopicFormats(dict[str, "TopicFormat"]):
@@ -107,7 +86,7 @@ class TopicFormats(dict[str, "TopicFormat"]):
                 f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
                 "compact by: use a topic with cleanup.policy=delete, or send plain messages"
             )
-        limits = SegmentLimits.learn(
+        limits = SegmentLimits.of(
             self._settings,
             max_message_bytes=config.max_message_bytes,
             partitions=config.partitions,
@@ -130,11 +109,13 @@ class TopicFormats(dict[str, "TopicFormat"]):
         limits: SegmentLimits,
     ) -> TopicFormat:
         """Return the format for a schema, after the one that is known so far."""
-        if known is None:
-            return TopicFormat.make(topic, records, self._settings, limits)
-        check_growth(known.records, records)
-        if known.records == records and known.records.arrow.equals(
-            records.arrow, check_metadata=True
-        ):
-            return replace(known, limits=limits)  # keeps what its encoder has learned
-        return TopicFormat.make(topic, records, self._settings, limits)
+        if known is not None:
+            check_growth(known.records, records)
+            if known.records == records and known.records.arrow.equals(
+                records.arrow, check_metadata=True
+            ):
+                return replace(known, limits=limits)  # keeps what its encoder has learned
+        settings = self._settings
+        return make_format(
+            topic, records, limits, members=settings.metadata, compression=settings.compression
+        )

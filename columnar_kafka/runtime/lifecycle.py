@@ -126,9 +126,9 @@ class Closable(Protocol):
 
 
 _clients: weakref.WeakKeyDictionary[Closable, Client] = weakref.WeakKeyDictionary()
-_live: weakref.WeakKeyDictionary[Closable, None] = weakref.WeakKeyDictionary()
+LIVE: weakref.WeakKeyDictionary[Closable, None] = weakref.WeakKeyDictionary()
 """Those to be flushed at exit. No WeakSet: it cannot be copied while other threads add to it."""
-_dropped: set[Closable] = set()
+DROPPED: set[Closable] = set()
 _inherited: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 """How to abandon a forked child's copies of clients that have nothing to flush."""
 _for_ever: list[object] = []
@@ -145,14 +145,14 @@ def started(owner: Closable, client: Client) -> None:
     """
     notice_fork()  # or it would be taken for one of the parent's
     _clients[owner] = client
-    _live[owner] = None
+    LIVE[owner] = None
     _register_with_multiprocessing()
 
 
 def ended(owner: Closable) -> None:
     """Do that no more."""
-    _live.pop(owner, None)
-    _dropped.discard(owner)
+    LIVE.pop(owner, None)
+    DROPPED.discard(owner)
     _clients.pop(owner, None)
 
 
@@ -182,7 +182,7 @@ def hold_until_closed(owner: Closable, client: Client, outstanding: int) -> None
 def close_in_background(owner: Closable, client: Client) -> None:
     """Close a producer in a thread; a report's exception is logged."""
     _clients[owner] = client  # garbage collection may have removed it
-    _dropped.add(owner)
+    DROPPED.add(owner)
     threading.Thread(target=_close, args=(owner,), name="columnar-kafka-close", daemon=True).start()
 
 
@@ -191,7 +191,7 @@ def _close(owner: Closable) -> None:
         owner.close()
     except Exception:  # noqa: BLE001 - there is nobody else to tell
         _log.exception("a delivery report failed while a producer was closed in the background")
-    _dropped.discard(owner)
+    DROPPED.discard(owner)
 
 
 class Wait:
@@ -284,11 +284,11 @@ def flush_fully(wait: Wait, failed: Callable[[BaseException], None]) -> None:
         wait.tell()
 
 
-def _flush_all(*threads: int) -> None:
+def flush_all(*threads: int) -> None:
     """Send all accepted records. Only reports and these threads may produce more."""
     notice_fork()
-    alive = [owner for reference in _live.keyrefs() if (owner := reference()) is not None]
-    found = map(_clients.get, {*alive, *_dropped})  # `alive` keeps them meanwhile
+    alive = [owner for reference in LIVE.keyrefs() if (owner := reference()) is not None]
+    found = map(_clients.get, {*alive, *DROPPED})  # `alive` keeps them meanwhile
     clients = [client for client in found if client is not None]  # not closed since
     for client in clients:
         client.accept_only(threading.get_ident(), *threads)
@@ -338,7 +338,7 @@ def _ctrl_c_raises() -> Iterator[None]:
 
 def _at_exit() -> None:
     try:
-        _flush_all()
+        flush_all()
     except KeyboardInterrupt:
         # A KeyboardInterrupt that leaves executed code makes Python end as an uncaught Ctrl-C does:
         # by SIGINT, after the other exit handlers have run.
@@ -362,7 +362,7 @@ def _register_with_multiprocessing() -> None:
     if sys.modules["multiprocessing.process"].parent_process() is not None:
         _flush_finally()
     else:  # not yet: a main module with a producer is imported before its process is a child
-        util.register_after_fork(_live, _flush_finally)
+        util.register_after_fork(LIVE, _flush_finally)
 
 
 def _flush_finally(_: object = None) -> None:
@@ -386,7 +386,7 @@ def _flush_after_others() -> None:
             thread.join()
     main = threading.main_thread().ident
     assert main is not None
-    _flush_all(main)  # a spawned child's exit handlers are still to come
+    flush_all(main)  # a spawned child's exit handlers are still to come
 
 
 def _others() -> list[threading.Thread]:
@@ -397,9 +397,9 @@ def _others() -> list[threading.Thread]:
 # --- forking --------------------------------------------------------------------------------------
 
 _home = process_mark()  # of the process that the clients belong to
-_forking: Final[list[int]] = []
+FORKING: Final[list[int]] = []
 """The threads that are in `os.fork`, hooks included; one twice if a handler there forks too."""
-_past: Final[list[int]] = []
+PAST: Final[list[int]] = []
 """Those of them that have waited for the clients. Each fork has an int object of its own here."""
 
 
@@ -419,14 +419,14 @@ class ForkGate:
 
         Another library's hook may keep it: by a lock whose holder waits for this very thread.
         """
-        forking, past = len(_forking), [*_past]
+        forking, past = len(FORKING), [*PAST]
         self._past = {id(each): self._past.get(id(each), (each, now)) for each in past}
         return forking <= sum(now - since >= MUTUAL for _, since in self._past.values())
 
 
 def forks_here() -> bool:
     """Return whether this thread forks: then a signal handler asks, and must wait for no client."""
-    return threading.get_ident() in _forking
+    return threading.get_ident() in FORKING
 
 
 def _wait_for_steps() -> None:
@@ -460,8 +460,8 @@ def _abandon_all() -> None:
         abandon(other)
         keep_for_ever(other)
         _inherited.pop(other, None)
-    _forking.clear()  # of threads that are not here
-    _past.clear()
+    FORKING.clear()  # of threads that are not here
+    PAST.clear()
     _home = process_mark()
 
 
@@ -470,13 +470,13 @@ if hasattr(os, "register_at_fork"):
     # What a signal handler raises ends a hook, and the fork goes on. So hooks that belong together
     # are in C, where no handler runs; the others may end anywhere, and are called once more.
     _this_thread = iter(threading.get_ident, None)
-    for threads in (_forking, _past):
+    for threads in (FORKING, PAST):
         os.register_at_fork(
             after_in_parent=partial(next, map(threads.remove, _this_thread)),
             after_in_child=threads.clear,
         )
     # The last that is registered is the first to run before a fork.
-    os.register_at_fork(before=partial(next, map(_past.append, _this_thread)))
+    os.register_at_fork(before=partial(next, map(PAST.append, _this_thread)))
     for _ in range(2):
         os.register_at_fork(before=_wait_for_steps, after_in_child=notice_fork)
-    os.register_at_fork(before=partial(next, map(_forking.append, _this_thread)))
+    os.register_at_fork(before=partial(next, map(FORKING.append, _this_thread)))

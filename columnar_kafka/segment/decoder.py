@@ -160,7 +160,7 @@ class InlineDecoder:
         Raises:
             SegmentError: bytes and headers disagree, or a limit is exceeded.
         """
-        return _InlineFile(raw, self._options, self.core)
+        return InlineFile(raw, self._options, self.core)
 
     def read_records(
         self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
@@ -181,15 +181,16 @@ class InlineDecoder:
 
 def default_decoder() -> InlineDecoder:
     """Return the decoder of all segments that come with none: it remembers their schemas."""
-    return _default_decoder(native.enabled)
+    return decoder_with(native.enabled)
 
 
 @cache
-def _default_decoder(_has_core: bool) -> InlineDecoder:
+def decoder_with(_has_core: bool) -> InlineDecoder:
+    """Return the decoder with default options; the argument is the cache's."""
     return InlineDecoder()
 
 
-class _InlineFile:
+class InlineFile:
     """A `SegmentFile` decoded in this process: by the native core, or by Arrow."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -17,10 +17,9 @@ from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = [
-    "Encoder",
     "ParquetEncoder",
     "check_can_be_written",
     "columns_with_nan",
@@ -46,52 +45,37 @@ _STRINGS: Final = ("PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
 _PAGES: Final = {"max_rows_per_page": MAX_ROWS} if HAS_PAGE_ROWS else {}
 
 
-class Encoder(Protocol):
-    """Encodes the segments of one topic. Not thread-safe: one thread owns it."""
-
-    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
-        """Return `batch` as one Parquet file with `footer` as its key-value metadata."""
-        ...
-
-
 class ParquetEncoder:
     """Writes one row group for each segment, and every column in the encoding that suits its data.
 
     Encodings are chosen from the first segment, and again from one with at least 8 times the rows.
-    Page checksums are on: without them four of five flipped bits decode as wrong rows.
+    Page checksums are on: without them four of five flipped bits decode as wrong rows. Not
+    thread-safe: one thread owns it.
     """
 
-    def __init__(self, compression: str, *, encryption: Callable[[], Any] | None = None) -> None:
-        """Start without any choice.
-
-        Args:
-            compression: the name of ``columnar.encoding.compression``.
-            encryption: makes pyarrow's ``FileEncryptionProperties``; each file needs its own.
-        """
+    def __init__(self, compression: str) -> None:
+        """Start without any choice; `compression` is that of ``columnar.encoding.compression``."""
         self._compression = compression
-        self._encryption = encryption
         self._choices: dict[str, str] = {}
         self._learned_rows = 0
         self._schema: pa.Schema | None = None
         self._store_schema = True
 
     def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
-        """See `Encoder.encode`."""
+        """Return `batch` as one Parquet file with `footer` as its key-value metadata."""
         if batch.schema != self._schema or batch.num_rows >= 8 * self._learned_rows:
             self._learn(batch)
-        keys = self._encryption and self._encryption()
-        return self._write(batch, self._choices, footer, keys)
+        return self._write(batch, self._choices, footer)
 
     def _write(
         self,
         batch: pa.RecordBatch,
         choices: Mapping[str, str],
         footer: Mapping[str, bytes],
-        keys: Any = None,
     ) -> pa.Buffer:
-        if keys is not None or not cannot_be_written(batch.schema):  # a footer may be signed
-            return self._write_columns(batch, choices, footer, keys)
-        written = self._write_columns(without_sizes(batch), choices, footer, keys)
+        if not cannot_be_written(batch.schema):
+            return self._write_columns(batch, choices, footer)
+        written = self._write_columns(without_sizes(batch), choices, footer)
         return with_sizes(written, batch.schema)
 
     def _write_columns(
@@ -99,7 +83,6 @@ class ParquetEncoder:
         batch: pa.RecordBatch,
         choices: Mapping[str, str],
         footer: Mapping[str, bytes],
-        keys: Any,
     ) -> pa.Buffer:
         sink = pa.BufferOutputStream(pa.system_memory_pool())  # as `RecordBlock.concat`
         unstated = {path for path, leaf in _leaf_arrays(batch) if _is_long(leaf) or _has_nan(leaf)}
@@ -113,7 +96,6 @@ class ParquetEncoder:
             write_statistics=[p for p in choices if p not in unstated and _wants_statistics(p)],
             write_page_checksum=True,
             store_schema=self._store_schema,
-            encryption_properties=keys,
             **_PAGES,
         ) as writer:
             writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
@@ -134,11 +116,11 @@ class ParquetEncoder:
         count = Counter(path for path, _, _ in leaves)
         candidates = {path: _candidates(kind) for path, kind, _ in leaves if count[path] == 1}
         best = dict.fromkeys(count, _DICTIONARY)
-        sizes = self._sizes(sample, best)
+        sizes = self.sizes(sample, best)
         for attempt in range(max(map(len, candidates.values()), default=0)):
             trial = {path: names[attempt] for path, names in candidates.items() if names[attempt:]}
             tried = dict.fromkeys(name for path, _, name in leaves if path in trial)
-            for path, size in self._sizes(sample.select(list(tried)), best | trial).items():
+            for path, size in self.sizes(sample.select(list(tried)), best | trial).items():
                 least = sample.num_rows // _WORTH_ROWS if candidates.get(path) == _STRINGS else 0
                 if path in trial and size < sizes[path] - least:
                     best[path], sizes[path] = trial[path], size
@@ -146,7 +128,8 @@ class ParquetEncoder:
         self._learned_rows = batch.num_rows
         self._schema = batch.schema
 
-    def _sizes(self, batch: pa.RecordBatch, choices: Mapping[str, str]) -> dict[str, int]:
+    def sizes(self, batch: pa.RecordBatch, choices: Mapping[str, str]) -> dict[str, int]:
+        """Return the bytes of each column as these encodings have it."""
         file = pq.read_metadata(pa.BufferReader(self._write(batch, choices, {})))
         group = file.row_group(0)
         chunks = [group.column(i) for i in range(group.num_columns)]

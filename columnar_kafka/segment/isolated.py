@@ -89,10 +89,10 @@ class IsolatedDecoder:
         """
         if not hasattr(os, "memfd_create"):
             raise ConfigError("columnar.decode=isolated: needs Linux; use inline")
-        self._options = options or ReadOptions()
-        self._memory_bytes = memory_bytes or _BASE_BYTES + self._options.max_decoded_bytes
+        self.options = options or ReadOptions()
+        self._memory_bytes = memory_bytes or _BASE_BYTES + self.options.max_decoded_bytes
         self._lock = threading.Lock()  # guards _child, which answers one question at a time
-        self._child: _Child | None = None
+        self.child: Child | None = None
         self._owner: int | None = None  # the process that has used it first
 
     @property
@@ -116,9 +116,9 @@ class IsolatedDecoder:
             self._end_child()
 
     def _end_child(self) -> None:
-        if self._child is not None:
-            self._child.end()
-            self._child = None
+        if self.child is not None:
+            self.child.end()
+            self.child = None
 
     def ask(self, raw: RawSegment, task: _Task, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of a segment if the task is to read it, else an empty table.
@@ -152,10 +152,10 @@ class IsolatedDecoder:
             raise SegmentError(f"the decoding process {error} in both attempts") from error
 
     def _try(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
-        if self._child is None:
-            self._child = _Child(self._options, self._memory_bytes)
+        if self.child is None:
+            self.child = Child(self.options, self._memory_bytes)
         try:
-            return self._child.ask(parts)
+            return self.child.ask(parts)
         except SegmentError:
             raise
         except BaseException:  # its late answer would be read as the next one's
@@ -193,10 +193,10 @@ class _IsolatedFile:
 # --- the parent's side of one child ---------------------------------------------------------------
 
 
-class _Child:
+class Child:
     """One child process, and the parent's end of its socket."""
 
-    _all: Final[weakref.WeakSet[_Child]] = weakref.WeakSet()
+    _all: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
     def __init__(self, options: ReadOptions, memory_bytes: int) -> None:
         """Start the process and wait until it is ready: half a second.
@@ -205,14 +205,14 @@ class _Child:
             ColumnarError: it could not be started.
         """
         self._memory_bytes = memory_bytes
-        self._seconds = options.max_decode_seconds
+        self.seconds = options.max_decode_seconds
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
                 # Arguments can be seen by all users of the machine, this only by the child.
                 self._socket.send(pickle.dumps(options))
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     [
                         *(sys.executable, "-I", "-c", _PROGRAM),
                         str(theirs.fileno()),
@@ -228,8 +228,8 @@ class _Child:
             raise ColumnarError(
                 f"columnar.decode=isolated: no process could be started: {error}"
             ) from error
-        self._finish = weakref.finalize(self, _end, self._process, self._socket, self._owner)
-        _Child._all.add(self)
+        self._finish = weakref.finalize(self, _end, self.process, self._socket, self._owner)
+        Child._all.add(self)
         try:
             self._wait(_START_SECONDS, f"{_START_SECONDS:g} s", memory_bytes=1 << 62)
             try:
@@ -253,15 +253,15 @@ class _Child:
 
     def ask(self, parts: Sequence[bytes | memoryview]) -> pa.Table:
         """Send a question and return the answer."""
-        question = _anonymous_file(parts)
+        question = anonymous_file(parts)
         try:
             socket.send_fds(self._socket, [b"?"], [question])
         except OSError:
             self._lost()
         finally:
             os.close(question)
-        limit = f"columnar.max.decode.ms={1000 * self._seconds:g}"
-        self._wait(self._seconds, limit, memory_bytes=self._memory_bytes)
+        limit = f"columnar.max.decode.ms={1000 * self.seconds:g}"
+        self._wait(self.seconds, limit, memory_bytes=self._memory_bytes)
         try:
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 1 + _REASON_BYTES, 1)
         except OSError:
@@ -291,7 +291,7 @@ class _Child:
 
     def _resident_bytes(self) -> int:
         try:
-            with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+            with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as file:  # noqa: PTH123
                 pages = file.read().split()[1]
         except (OSError, IndexError):  # it has ended; its socket will say so
             return 0
@@ -299,8 +299,8 @@ class _Child:
 
     def _lost(self) -> NoReturn:
         """Raise how the process ended, after its socket did."""
-        self._process.kill()  # in case only the socket has ended
-        code = self._process.wait()
+        self.process.kill()  # in case only the socket has ended
+        code = self.process.wait()
         raise _LostError(
             f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
         )
@@ -313,7 +313,7 @@ class _Child:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Child.forked)
+    os.register_at_fork(after_in_child=Child.forked)
 
 
 def _end(process: subprocess.Popen[bytes], ours: socket.socket, owner: int) -> None:
@@ -374,7 +374,7 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _anonymous_file(parts: Sequence[bytes | memoryview]) -> int:
+def anonymous_file(parts: Sequence[bytes | memoryview]) -> int:
     """Return the descriptor of a new anonymous file with these bytes."""
     descriptor = os.memfd_create("segment")
     try:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka import native
-from columnar_kafka.columns.native_format import chosen_columns, layout, native_columns
+from columnar_kafka.columns.native_format import (
+    NotNativeError,
+    chosen_columns,
+    layout,
+    native_columns,
+)
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
 
@@ -147,9 +152,7 @@ class NativeDecoder:
         key = file.key
         if (known := self._known.get(key)) is None:
             found = schema()
-            columns = native_columns(found) if _is_storable(found) else None
-            read = None if columns is None else file.schema(columns)
-            known = _Known(header.schema, found, read)
+            known = _Known(header.schema, found, _read_schema(file, found))
             self._remember(key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
@@ -163,6 +166,14 @@ class NativeDecoder:
             self._known, self._known_bytes = {}, 0
         self._known[key] = known
         self._known_bytes += nbytes
+
+
+def _read_schema(file: File, found: pa.Schema) -> FileSchema | None:
+    """Return how the core reads a file's columns; None if it does not."""
+    try:
+        return file.schema(native_columns(found)) if _is_storable(found) else None
+    except NotNativeError:
+        return None
 
 
 def _is_storable(schema: pa.Schema) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka import native
+from columnar_kafka.columns.native_format import NotNativeError
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.families import family
 from columnar_kafka.segment import pyarrow_parquet as pq
@@ -25,16 +26,19 @@ _ORDERS: Final = {"boolean": "unsigned", "float": "float", "string": "text", "bi
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 
 
-def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> Encoder | None:
-    """Return an encoder of segments with this schema; None for a compression it does not have.
+def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> Encoder:
+    """Return an encoder of segments with this schema.
 
     Args:
         schema: the segments', with the column `_kafka`.
         kafka: that column.
         compression: the name of ``columnar.encoding.compression``.
+
+    Raises:
+        NotNativeError: the core does not have that compression.
     """
     if compression not in _COMPRESSIONS:
-        return None
+        raise NotNativeError(f"columnar.encoding.compression={compression}")
     empty = pa.BufferOutputStream()
     with pq.ParquetWriter(empty, schema, store_schema=needs_arrow_schema(schema)):
         pass

@@ -61,7 +61,7 @@ def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]
             return True
     opened().schema  # noqa: B018 - as above
     try:
-        _arrow_decoder(os.getpid()).open(raw).check(decode=how == "decode" or core is not None)
+        arrow_decoder(os.getpid()).open(raw).check(decode=how == "decode" or core is not None)
     except SegmentError:
         if not has_encrypted_columns(footer_bytes(bytes(raw.value))):
             raise
@@ -72,6 +72,6 @@ def verify(raw: RawSegment, how: Verification, opened: Callable[[], SegmentFile]
 
 
 @lru_cache(maxsize=1)
-def _arrow_decoder(_process: int) -> Decoder:
+def arrow_decoder(_process: int) -> Decoder:
     """Return Arrow's decoder; a forked process needs a child of its own."""
     return IsolatedDecoder() if hasattr(os, "memfd_create") else InlineDecoder()

@@ -29,7 +29,7 @@ _AT_ONCE: Final = 100
 _TIMEOUT: Final = 30.0
 _EVENTS: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF)
 
-_cache: OrderedDict[Hashable, StockConsumer] = OrderedDict()
+consumers: OrderedDict[Hashable, StockConsumer] = OrderedDict()
 
 
 def read(
@@ -154,7 +154,7 @@ def _consumer(config: Mapping[str, Any]) -> Iterator[StockConsumer]:
         }
     )
     key = Hidden(config).key()
-    with cached_client(_cache, key, lambda: StockConsumer(client)) as consumer:
+    with cached_client(consumers, key, lambda: StockConsumer(client)) as consumer:
         yield consumer
         consumer.unassign()
 

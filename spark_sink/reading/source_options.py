@@ -32,7 +32,7 @@ Partition = tuple[str, int]
 EARLIEST: Final = -2
 LATEST: Final = -1
 
-_OPTIONS: Final = (
+OPTIONS: Final = (
     "assign",
     "endingOffsets",
     "endingOffsetsByTimestamp",
@@ -166,7 +166,7 @@ class SourceOptions:
         Raises:
             ConfigError: an option is missing, unknown, or has a value that is not allowed.
         """
-        opts.refuse_unknown(options, _OPTIONS)
+        opts.refuse_unknown(options, OPTIONS)
         opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
         for option in _FOR_BATCHES if streaming else ():
             if option in options:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from inside import pipeline_of
 from producers import HELD, UNREACHABLE
 from support import eventually
 
@@ -315,7 +316,7 @@ def test_what_is_queued_can_be_purged_inside_of_poll(make_producer, *, interrupt
     producer = make_producer(**HELD, **own, **callback)
     fill(make_producer, producer, 5, on_delivery=report)
     if make_producer.of.schema:
-        eventually(lambda: producer._pipeline.delivery.in_librdkafka)
+        eventually(lambda: pipeline_of(producer).delivery.in_librdkafka)
     before = signal.signal(signal.SIGUSR1, purge)
     try:
         while not inside:

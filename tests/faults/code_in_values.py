@@ -77,7 +77,7 @@ class Program:
         self.reached: set[int] = set()
         self._count = 0
         self._numbers = threading.Lock()
-        self._inside = threading.local()
+        self.inside = threading.local()
         self._made = 0
         for topic in SCHEMAS:
             self.kafka.create_topic(topic, 3)
@@ -106,9 +106,9 @@ class Program:
 
     def act(self, rng: random.Random, row: Any = None) -> None:
         """Do something with the producer; not inside such an action."""
-        if getattr(self._inside, "acting", False):
+        if getattr(self.inside, "acting", False):
             return
-        self._inside.acting = True
+        self.inside.acting = True
         try:
             self._act(rng, row)
         except (BufferError, Interruption):
@@ -116,7 +116,7 @@ class Program:
         except Exception as error:  # noqa: BLE001 - the program is to say so
             self.unexpected.append(f"in an action: {error!r}")
         finally:
-            self._inside.acting = False
+            self.inside.acting = False
 
     def _act(self, rng: random.Random, row: Any) -> None:
         chosen = rng.randrange(100)
@@ -310,7 +310,7 @@ def install(program: Program, unraisable: list[str]) -> None:
 
     def handler(_: int, frame: FrameType | None) -> None:
         nonlocal handling
-        if handling or program._inside.__dict__.get("acting"):
+        if handling or program.inside.__dict__.get("acting"):
             return  # one that interrupts another would take what that is about to raise
         handling = True
         try:

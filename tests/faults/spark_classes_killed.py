@@ -1,5 +1,7 @@
 """Our classes as Spark uses them, in processes that are killed at a point; see `killing`."""
 
+# ruff: noqa: SLF001 - what Spark is given is made anew, with other classes
+
 from __future__ import annotations
 
 import os
@@ -25,7 +27,7 @@ class Sink(sink.LakeSink):
         return "killed_lake"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        settings = super().streamWriter(schema, overwrite)._settings
+        settings = super().streamWriter(schema, overwrite).settings
         return sink.LakeStreamWriter(replace(settings, table=Table(settings.table)))
 
 

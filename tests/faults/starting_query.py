@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 
 import psutil
+from inside import java_of
 from shipped_package import land
 
 from columnar_kafka.local.spark import local_spark
@@ -24,7 +25,7 @@ def main(servers: str, topic: str, *lakes: str) -> None:
     with local_spark(config=CONFIG) as spark:
         for lake in lakes:
             land(spark, servers, topic, f"{lake}-checkpoint", {"path": lake}, attempts=3)
-            end_workers(spark.sparkContext._gateway.proc.pid)
+            end_workers(java_of(spark))
 
 
 def end_workers(java: int) -> None:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("shipped_package.py")
 SITE = Path(sysconfig.get_path("purelib"))
-PYTHON: str = sys._base_executable  # type: ignore[attr-defined]
+PYTHON: str = sys._base_executable  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other name
 CONNECT = ("grpcio>=1.76", "grpcio-status>=1.76", "googleapis-common-protos>=1.71")
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
+from inside import java_of
 from segments import segment
 from support import by_profile, eventually, interpreter_bytes
 
@@ -231,7 +232,7 @@ def test_workers_memory_stays_flat_and_each_segment_lands_once_on_spark(
     """It depends neither on what went through, nor on what a batch has."""
     servers = forgetful.bootstrap_servers
     sender = Sender(servers)
-    memory = Memory(spark.sparkContext._gateway.proc.pid)
+    memory = Memory(java_of(spark))
     half, largest, executor = 0, 0, 0
     sender.send()
     with memory.sampled():

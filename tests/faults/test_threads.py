@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer
+from inside import pipeline_of
 from reading import everything
 
 from columnar_kafka import Producer
@@ -176,7 +177,10 @@ def test_threads_in_memory(record_property: Record, first: int) -> None:
             producer.set_schema("t", SCHEMA)
             runs.append(Run(producer, "t", number))
             runs[-1].run()
-            assert (producer._pipeline.queue.used_bytes, producer._pipeline.queue.records) == (0, 0)
+            assert (
+                pipeline_of(producer).queue.used_bytes,
+                pipeline_of(producer).queue.records,
+            ) == (0, 0)
             producer.close()
             runs[-1].check(kafka.arrived("t"))
     note(record_property, runs)

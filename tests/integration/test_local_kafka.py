@@ -103,12 +103,12 @@ def test_a_taken_port_is_replaced_by_another_and_nothing_is_left_after_close(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         numbers = [taken.getsockname()[1]]
 
-        class Unlucky(local_kafka._Port):
+        class Unlucky(local_kafka.Port):
             def __init__(self) -> None:
                 super().__init__()
                 self.number = numbers.pop() if numbers else self.number
 
-        monkeypatch.setattr(local_kafka, "_Port", Unlucky)
+        monkeypatch.setattr(local_kafka, "Port", Unlucky)
         with LocalKafka() as kafka:
             assert not numbers
             assert str(taken.getsockname()[1]) not in kafka.bootstrap_servers

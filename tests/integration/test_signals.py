@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from inside import pipeline_of
 from interrupting import Interrupted, Signals
 
 from columnar_kafka import Producer
@@ -97,7 +98,7 @@ def test_whatever_is_interrupted_each_accepted_record_is_reported_once(
     assert interruptions.count > 100
     assert producer.flush(200) == 0
     assert len(producer) == 0
-    assert producer._pipeline.queue.used_bytes == 0
+    assert pipeline_of(producer).queue.used_bytes == 0
     assert wrong == []
     assert max(reports) == 1
     assert [n for n in accepted if not reports[n]] == []

@@ -46,11 +46,11 @@ def test_ranges_of_several_partitions_are_read_together_and_land_once(
     first, *others = query.ranges()
     query.land([first], others)
     assert rows(lake) == list(range(40))
-    [consumer] = reading._cache.values()
+    [consumer] = reading.consumers.values()
     send(kafka, name, range(40, 48))
     query.land(query.ranges(), [])  # again what has landed, and more
     assert rows(lake) == list(range(48))
-    assert list(reading._cache.values()) == [consumer]
+    assert list(reading.consumers.values()) == [consumer]
     assert {fence.next for fence in lake.table().fences().values()} == {6}
 
 

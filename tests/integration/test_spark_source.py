@@ -674,13 +674,13 @@ def test_a_worker_keeps_its_consumers_but_not_all_of_them(
     name = topic()
     source.send(name, 2)
     source.rows(subscribe=name)
-    [first] = reading._cache.values()
+    [first] = reading.consumers.values()
     source.rows(subscribe=name)
-    assert list(reading._cache.values()) == [first]
+    assert list(reading.consumers.values()) == [first]
     for n in range(5):
         source.rows(subscribe=name, kafka_client_id=f"{n}")
-    assert len(reading._cache) == 4
-    assert first not in reading._cache.values()
+    assert len(reading.consumers) == 4
+    assert first not in reading.consumers.values()
 
 
 def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_consumer(
@@ -693,4 +693,4 @@ def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_cons
     too_far = type(task)((*task.value[:3], 9, *task.value[4:]))
     with pytest.raises(KafkaException, match=rf"{name}\[0\]: no message for 0\.2 s"):
         read(reader, [too_far])
-    assert not reading._cache
+    assert not reading.consumers

@@ -107,19 +107,19 @@ def test_batches_become_one_segment_and_settings_are_the_producers(kafka, topic)
 
 def test_a_task_without_rows_sends_nothing(kafka) -> None:
     assert write(kafka, pa.table({"n": pa.array([], pa.int64())}), topic="nowhere") == 0
-    assert not writer._cache
+    assert not writer.senders
 
 
 def test_a_worker_keeps_its_producer_until_an_error(kafka, topic) -> None:
     name = topic()
     write(kafka, pa.table({"n": [1]}), topic=name)
-    [first] = writer._cache.values()
+    [first] = writer.senders.values()
     write(kafka, pa.table({"n": [2]}), topic=name)
-    assert list(writer._cache.values()) == [first]
+    assert list(writer.senders.values()) == [first]
     bad = pa.table({"n": [3], "headers": pa.array([[None]], PAIRS)})
     with pytest.raises(RowError, match="null among its headers"):
         write(kafka, bad, topic=name)
-    assert not writer._cache
+    assert not writer.senders
 
 
 def test_rows_must_have_grown_from_those_that_the_topic_has(kafka, topic) -> None:
@@ -138,7 +138,7 @@ def test_what_could_not_be_stored_fails_the_task(kafka, topic) -> None:
     rows = pa.table({"text": [bytes(range(256)) * 10], "topic": [name]})
     with pytest.raises(KafkaException, match=f"rows of topic '{name}' were not stored"):
         write(kafka, rows)
-    assert not writer._cache
+    assert not writer.senders
     with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
         write(kafka, pa.table({"n": [1], "partition": pa.array([7], pa.int32())}), topic=topic())
 
@@ -269,7 +269,7 @@ def test_a_batch_query_is_a_run_of_its_own(kafka, topic, monkeypatch) -> None:
     options = {"topic": name, "kafka.transactional.id": name}
     rows = pa.table({"n": [1]})
     assert [write(kafka, rows, **options) for _ in range(2)] == [1, 1]
-    assert not writer._cache
+    assert not writer.senders
     assert [value["n"] for value, *_ in read(kafka, name, 2)] == [1, 1]
 
 
@@ -327,7 +327,7 @@ def test_who_wants_fewer_acknowledgements_gives_up_idempotence() -> None:
     settings = {"kafka.acks": "1", "kafka.enable.idempotence": "false"}
     options = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t", **settings}
     source = spark_sink.KafkaSource(CaseInsensitiveDict(options))
-    config = source.writer(FRAME, overwrite=False)._options.config
+    config = source.writer(FRAME, overwrite=False)._options.config  # noqa: SLF001 - what Spark is given
     assert (config["acks"], config["enable.idempotence"]) == ("1", "false")
 
 

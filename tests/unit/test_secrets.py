@@ -141,7 +141,7 @@ def test_the_options_of_a_command_show_none() -> None:
 def test_a_pickled_copy_shows_them_neither() -> None:
     """Spark's tasks get one."""
     reader = source(subscribe="t").reader(source(subscribe="t").schema())
-    pickled = pickle.loads(pickle.dumps(reader._options))
+    pickled = pickle.loads(pickle.dumps(reader._options))  # noqa: SLF001 - what Spark is given
     assert SECRET not in repr(pickled)
     assert pickled.config["sasl.password"] == SECRET
 

@@ -135,13 +135,13 @@ def test_the_work_for_a_column_is_the_same_among_many_columns(prepare) -> None:
 @pytest.mark.parametrize("columns", [FEW, MANY])
 def test_the_columns_of_a_filter_are_found_in_few_steps(columns, monkeypatch) -> None:
     asked: list[Any] = []
-    unbound = projection._binding_error
+    unbound = projection.binding_error
 
     def counted(condition: Any, schema: Any) -> str:
         asked.append(schema)
         return unbound(condition, schema)
 
-    monkeypatch.setattr(projection, "_binding_error", counted)
+    monkeypatch.setattr(projection, "binding_error", counted)
     kafka = FakeKafka()
     put(kafka, table(columns))
     found = assigned_consumer(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)

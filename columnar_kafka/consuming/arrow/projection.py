@@ -323,7 +323,7 @@ def _filter_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
     Raises:
         SchemaError: it cannot be evaluated on all of them either.
     """
-    if error := _binding_error(condition, schema):
+    if error := binding_error(condition, schema):
         raise SchemaError(f"the filter {condition} does not fit: {error}")
     used = _narrow(_available_names(schema), condition, list(schema))
     if _members(used):  # which cannot do without the column either
@@ -333,7 +333,7 @@ def _filter_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
 
 def _narrow(names: list[str], condition: pc.Expression, fields: Sequence[pa.Field]) -> list[str]:
     """Return which of these names a filter uses, by halving: mostly few of many are used."""
-    if not _binding_error(condition, _without(fields, set(names))):
+    if not binding_error(condition, _without(fields, set(names))):
         return []
     if len(names) == 1:
         return names
@@ -350,7 +350,7 @@ def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
     return _with_members(schema, [each for each in members if _MEMBER + each.name not in names])
 
 
-def _binding_error(condition: pc.Expression, schema: pa.Schema) -> str:
+def binding_error(condition: pc.Expression, schema: pa.Schema) -> str:
     """Return why a filter cannot be evaluated on columns; empty where it can."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - 50 ms, for filters only
 

@@ -82,21 +82,21 @@ class Feed:
         raise: no record is lost by that.
         """
         self.lock = threading.RLock()  # guards the parts below, and the offset store
-        self._turn = Turn(self.lock, clock)
+        self.turn = Turn(self.lock, clock)
         self._broker = broker
         self._offsets = offsets
         self._decoder = decoder
         self.clock = clock
         self.after_serving = after_serving
         self.starts = StartPositions(offsets)
-        self.buffer = FetchBuffer(offsets, self.starts, self._turn)
+        self.buffer = FetchBuffer(offsets, self.starts, self.turn)
         self.poller = Poller(
             broker,
             self.buffer,
             self.starts,
             offsets,
             lock=self.lock,
-            turn=self._turn,
+            turn=self.turn,
             clock=clock,
             partition_eof=partition_eof,
             before_serving=before_serving,
@@ -117,7 +117,7 @@ class Feed:
         No other thread fetches messages meanwhile: they might be from before the function's change.
         A thread that waits for a message is waited for, 0.1 s at most.
         """
-        return self._turn.run_first(function)
+        return self.turn.run_first(function)
 
     # --- what the assignment does ---------------------------------------------------------------
 
@@ -447,7 +447,7 @@ class Feed:
 
     def forget_ends(self) -> None:
         """Forget the ends that were reached before: there may be more records by now."""
-        self._turn.run_first(self._forget_ends)
+        self.turn.run_first(self._forget_ends)
 
     def _forget_ends(self) -> None:
         with self.lock:

@@ -36,11 +36,11 @@ class OffsetStore:
         self._epochs: dict[Partition, int | None] = {}  # the leader's, of delivered messages
         self._stored: dict[Partition, TopicPartition] = {}
         self._committed: dict[Partition, int] = {}
-        self._segments: dict[Partition, dict[int, tuple[str, int]]] = {}
+        self.segments: dict[Partition, dict[int, tuple[str, int]]] = {}
 
     def opened(self, key: Partition, offset: int, segment: str, rows: int) -> None:
         """Remember the segment at a Kafka offset, for commits inside it."""
-        known = self._segments.setdefault(key, {})
+        known = self.segments.setdefault(key, {})
         known[offset] = (segment, rows)
         if len(known) > _SEGMENTS:
             del known[next(iter(known))]
@@ -50,8 +50,8 @@ class OffsetStore:
 
         Offsets between segments count as plain messages.
         """
-        same = [known for (name, _), known in self._segments.items() if name == topic]
-        mine = self._segments.get((topic, partition))
+        same = [known for (name, _), known in self.segments.items() if name == topic]
+        mine = self.segments.get((topic, partition))
         recent = [list(each.items())[-_RECENT:] for each in ([mine] if mine else same)]
         rows = span = 0
         for each in filter(None, recent):
@@ -84,7 +84,7 @@ class OffsetStore:
         """Drop everything about partitions that are no longer this consumer's."""
         for key in keys:
             for known in (self.delivered, self._epochs, self._stored, self._committed,
-                          self._segments):  # fmt: skip
+                          self.segments):  # fmt: skip
                 known.pop(key, None)
 
     def _to_commit(self, key: Partition) -> TopicPartition | None:
@@ -120,7 +120,7 @@ class OffsetStore:
             return _place(key, at, metadata, place.leader_epoch)
         offset, left = position.unpack(at)
         named, theirs = position.resume(offset, metadata)
-        segment, rows = self._segments.get(key, {}).get(offset, ("", 0))
+        segment, rows = self.segments.get(key, {}).get(offset, ("", 0))
         row = None
         if segment and 0 < left < rows:
             row = position.commit_metadata(left, segment)

@@ -38,15 +38,15 @@ class Turn:
         self._lock = lock
         self._clock = clock
         self._process = lifecycle.process_mark()
-        self._owner: int | None = None
-        self._priority: dict[int, None] = {}  # threads that go first, in order
+        self.owner: int | None = None
+        self.priority: dict[int, None] = {}  # threads that go first, in order
         self._waiting: dict[int, threading.Lock] = {}  # by thread, which may ask often
         self._contended_until = -float("inf")
 
     @property
     def is_mine(self) -> bool:
         """Whether this thread has the turn: it is in its function, or a callback in it."""
-        return self._owner == get_ident()
+        return self.owner == get_ident()
 
     def step(self, longest: float) -> float:
         """Return for how many seconds to wait for messages at once: up to `longest`.
@@ -62,20 +62,20 @@ class Turn:
             ForkError: this is a forked child's copy.
         """
         self._check_not_forked()
-        me, before = get_ident(), self._owner
+        me, before = get_ident(), self.owner
         if before == me:
             function()
             return None
         try:
             with self._lock:
-                first = [*self._priority, me][0]  # one step: threads are added without the lock
-                if self._owner is not None or first != me:
+                first = [*self.priority, me][0]  # one step: threads are added without the lock
+                if self.owner is not None or first != me:
                     return self._wakeup()
-                self._owner = me
+                self.owner = me
             function()
         finally:
-            if self._owner == me:
-                self._owner = None
+            if self.owner == me:
+                self.owner = None
                 if self._waiting:
                     self._wake()
         return None
@@ -88,15 +88,15 @@ class Turn:
         """
         self._check_not_forked()
         me, result = get_ident(), list[T]()
-        if self._owner == me:
+        if self.owner == me:
             return function()
         try:
             while (wakeup := self.run(lambda: result.append(function()))) is not None:
-                self._priority[me] = None
+                self.priority[me] = None
                 self._contended_until = self._clock() + _CONTENDED
                 wakeup.acquire(timeout=_LOOK_AGAIN)
         finally:
-            self._priority.pop(me, None)
+            self.priority.pop(me, None)
             if self._waiting:
                 self._wake()
         return result[0]

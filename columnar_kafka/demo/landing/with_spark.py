@@ -36,7 +36,7 @@ def running(story: Story, root: Path) -> Iterator[lake.Lander]:
         yield lake.Lander(
             how="by the Spark stream",
             folder=folder,
-            land=partial(lake.wait_for_rows, folder, check=partial(_check, query)),
+            land=partial(lake.wait_for_rows, folder, check=partial(check, query)),
             readers={
                 "spark.read.parquet": partial(lake.by_spark, spark),
                 "polars": lake.by_polars,
@@ -96,7 +96,7 @@ def _stream(
         query.stop()
 
 
-def _check(query: StreamingQuery) -> None:
+def check(query: StreamingQuery) -> None:
     """Raise what stopped the query, if anything did."""
     if (error := query.exception()) is not None:
         raise error

@@ -40,14 +40,14 @@ def running(story: Story, root: Path) -> Iterator[lake.Lander]:
             yield lake.Lander(
                 how="without Spark",
                 folder=folder,
-                land=partial(lake.wait_for_rows, folder, check=partial(_check, run)),
+                land=partial(lake.wait_for_rows, folder, check=partial(check, run)),
                 readers={"polars": lake.by_polars},
             )
         finally:
             ingestor.stop()
 
 
-def _check(run: Future[IngestStats]) -> None:
+def check(run: Future[IngestStats]) -> None:
     """Raise what ended the ingestor, if anything did."""
     if run.done():
         run.result()

@@ -11,7 +11,7 @@ from columnar_kafka.errors import RowError, produce_error
 
 if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import RecordHeaders
-    from columnar_kafka.producing.topic_formats import TopicFormat
+    from columnar_kafka.producing.engine.base import TopicFormat
 
 __all__ = [
     "check_metadata",
@@ -33,9 +33,9 @@ _HEADER_BYTES: Final = 100
 
 def first_given(*callbacks: _T | None) -> _T | None:
     """Return the first that is not None: one that collects reports may be empty, and so false."""
-    for each in callbacks:
-        if each is not None:
-            return each
+    for callback in callbacks:
+        if callback is not None:
+            return callback
     return None
 
 

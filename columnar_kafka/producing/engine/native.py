@@ -1,71 +1,90 @@
-"""Batches that the native core fills, and their records."""
+"""The engine in the native core: batches that it fills, and their records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from columnar_kafka import native
+from columnar_kafka.columns import kafka_column
+from columnar_kafka.producing.engine.base import Batch
+from columnar_kafka.producing.engine.pure import PURE
+from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.reporting.outcome import Outcome
+from columnar_kafka.producing.reporting.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
     from confluent_kafka import KafkaError
 
-    from columnar_kafka.columns.kafka_column import RecordHeaders
+    from columnar_kafka.columns.kafka_column import KafkaColumn, RecordHeaders
     from columnar_kafka.native import _core as core
+    from columnar_kafka.producing.engine.base import Metadata, TopicFormat
     from columnar_kafka.producing.reporting.report import Callback, ReportContext
-    from columnar_kafka.producing.topic_formats import TopicFormat
+    from columnar_kafka.segment.encoder import ParquetEncoder
 
-__all__ = ["NativeBatch", "NativeBlock"]
+__all__ = ["NativeBatch", "NativeBlock", "NativeEngine"]
 
 _REPORT_ROWS: Final = 64
 
 T = TypeVar("T")
 
 
-class NativeBatch:
-    """Records of one topic-partition. It fills while the accumulator has it, until it is sealed."""
-
-    __slots__ = ("_sealed", "accepted_at", "block", "partition", "records", "topic_format")
+class NativeBatch(Batch):
+    """Records as the core's columns. The core appends most of them by itself: see `OpenBatches`."""
 
     def __init__(
-        self, topic_format: TopicFormat, partition: int, accepted_at: float, *, max_bytes: float
+        self,
+        topic_format: TopicFormat,
+        partition: int,
+        accepted_at: float,
+        row_format: core.RowFormat,
+        encoder: core.Encoder,
     ) -> None:
-        """See `Batch`."""
-        assert topic_format.row_format is not None
-        rows, nbytes = topic_format.limits.rows, int(max_bytes)
-        self.topic_format = topic_format
-        self.partition = partition
-        self.accepted_at = accepted_at
-        self.records = native.core.Batch(topic_format.row_format, rows, nbytes)
+        super().__init__(topic_format, partition, accepted_at)
+        limits = topic_format.limits
+        self.core: core.Batch = native.core.Batch(row_format, limits.rows, int(limits.batch_bytes))
+        self._encoder = encoder
         self._sealed: core.Block | None = None
-        self.block: NativeBlock | None = None
-
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-        return self.topic_format.topic
 
     @property
     def rows(self) -> int:
-        """How many records it has."""
-        return len(self.records if self.block is None else self.block)
+        """See `Batch`."""
+        return len(self.core if self._sealed is None else self._sealed)
 
     @property
     def taken_bytes(self) -> int:
-        """What they take in memory, as it was charged."""
-        return self.records.nbytes
+        """See `Batch`."""
+        return self.core.nbytes
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more records."""
-        return self.records.is_full
+        """See `Batch`."""
+        return self.core.is_full
+
+    def append(
+        self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, usage: Any, *, pinned: bool
+    ) -> bool | None:
+        """See `Batch`."""
+        was_half_used = usage.is_half_used
+        if not self.core.append(values, *metadata, usage, pinned):
+            return None
+        return self.core.is_full or (usage.is_half_used and not was_half_used)
 
     def seal(self) -> None:
-        """Take no more records from now on. What fails may be tried again."""
+        """See `Batch`."""
         if self._sealed is None:
-            self._sealed = self.records.seal()
-        self.block = NativeBlock(self._sealed)
+            self._sealed = self.core.seal()
+
+    def full_chunks(self) -> list[Any]:
+        """See `Batch`: its records are columns already."""
+        return []
+
+    def blocks(self, segmenter: Any) -> Iterator[tuple[NativeBlock, int]]:
+        """See `Batch`."""
+        if self._sealed is not None and self.rows:
+            yield NativeBlock(self._sealed, self._encoder), self.taken_bytes
 
 
 class _Windows(Generic[T]):
@@ -88,10 +107,11 @@ class _Windows(Generic[T]):
 class NativeBlock:
     """The records of a sealed batch, or some of them. See `RecordBlock`."""
 
-    __slots__ = ("_headers", "_records", "_values", "is_silent")
+    __slots__ = ("_encoder", "_headers", "_records", "_values", "is_silent")
 
-    def __init__(self, records: core.Block) -> None:
+    def __init__(self, records: core.Block, encoder: core.Encoder) -> None:
         self._records = records
+        self._encoder = encoder
         self._values = _Windows[dict[str, Any]](records.values)
         self._headers = _Windows["RecordHeaders | None"](records.headers)
         self.is_silent = records.is_silent
@@ -101,7 +121,7 @@ class NativeBlock:
 
     def slice(self, start: int, stop: int) -> NativeBlock:
         """Return the records from `start` to `stop`, not copied."""
-        return NativeBlock(self._records.slice(start, stop))
+        return NativeBlock(self._records.slice(start, stop), self._encoder)
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; neighbours are read along with it."""
@@ -127,12 +147,6 @@ class NativeBlock:
         """See `Block.is_pinned`."""
         return self._records.is_pinned(row)
 
-    def reports(
-        self, message: type, context: ReportContext, error: KafkaError | None
-    ) -> core.Reports:
-        """Return what runs the records' reports, each with `error` and a `message` of `context`."""
-        return native.core.Reports(self._records, message, context, error)
-
     def is_decodable(self) -> bool:
         """See `Block.is_decodable`."""
         return self._records.is_decodable()
@@ -141,7 +155,64 @@ class NativeBlock:
         """Return the earliest and the latest time of a record, in milliseconds."""
         return self._records.time_bounds()
 
-    def encode(self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]) -> bytes:
+    def encode(
+        self, kafka: KafkaColumn, encoder: ParquetEncoder, segment: str, footer: dict[str, bytes]
+    ) -> bytes:
         """See `Block.encode`."""
-        assert topic_format.native_encoder is not None
-        return topic_format.native_encoder.encode(self._records, segment, footer)
+        return self._encoder.encode(self._records, segment, footer)
+
+    def in_arrow(self, read: Callable[[], pa.RecordBatch]) -> RecordBlock:
+        """See `Block.in_arrow`: the core has no rows that can be reordered, but their segment."""
+        rows = range(len(self))
+        return RecordBlock(
+            read(),
+            kafka_column.key_array(list(map(self.key, rows))),
+            kafka_column.timestamp_array(list(map(self.timestamp, rows))),
+            kafka_column.header_array(list(map(self.headers, rows))),
+            list(map(self.callback, rows)),
+            list(map(self.is_pinned, rows)),
+        )
+
+    def outcome(
+        self, context: ReportContext, error: KafkaError | None, charged_bytes: int
+    ) -> Outcome:
+        """See `Block.outcome`: the core runs the reports."""
+        reports = native.core.Reports(self._records, Report, context, error)
+        return _NativeOutcome(reports, len(self), charged_bytes, error)
+
+
+class _NativeOutcome(Outcome):
+    """The records of a segment, whose reports the core runs."""
+
+    def __init__(
+        self, reports: core.Reports, count: int, charged_bytes: int, error: KafkaError | None
+    ) -> None:
+        super().__init__(count, charged_bytes, error)
+        self._reports = reports
+
+    def run(self, abandoned: core.Abandoned, *, quiet: bool) -> None:
+        if quiet:
+            self._reports.reported = self.reports
+        self._reports.run(abandoned)
+
+    @property
+    def reported(self) -> int:
+        return self._reports.reported
+
+    @reported.setter
+    def reported(self, count: int) -> None:
+        self._reports.reported = count
+
+
+class NativeEngine:
+    """See `Engine`. A batch is Python's where the core has panicked on the topic's records."""
+
+    def __init__(self, row_format: core.RowFormat, encoder: core.Encoder) -> None:
+        self._row_format = row_format
+        self._encoder = encoder
+
+    def open_batch(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> Batch:
+        """See `Engine`."""
+        if self._row_format.is_given_up:
+            return PURE.open_batch(topic_format, partition, accepted_at)
+        return NativeBatch(topic_format, partition, accepted_at, self._row_format, self._encoder)

@@ -1,4 +1,4 @@
-"""A batch: records of one topic-partition that become a segment together.
+"""The engine in Python and pyarrow, which has columns for every record.
 
 While a batch is open its records are in chunks. A full chunk is converted to columns at once: so a
 bad row is found early, memory stays small, and sealing is no pause. The columns of a sealed batch
@@ -7,30 +7,25 @@ are encoded as one segment, or as several where one would be too large.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from columnar_kafka import position
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.columns.kafka_column import RecordHeaders
+from columnar_kafka.producing.engine.base import Batch
 from columnar_kafka.producing.engine.record_block import RecordBlock
-from columnar_kafka.producing.reporting.report import Callback, FailedRecord, OneRow
+from columnar_kafka.producing.reporting.outcome import FailedRecord
+from columnar_kafka.producing.reporting.report import OneRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumnsBuilder
-    from columnar_kafka.producing.topic_formats import TopicFormat
+    from columnar_kafka.producing.engine.base import Metadata, TopicFormat
+    from columnar_kafka.producing.engine.record_block import Block
 
-__all__ = ["AcceptedRecord", "Batch", "Chunk", "Metadata"]
-
-Metadata = tuple[bytes | None, int, RecordHeaders | None, Callback]
-"""A record's key, timestamp, headers and callback."""
-
-AcceptedRecord = tuple["TopicFormat", int, tuple[Any, ...], Metadata, int, float]
-"""A record's format, partition (or -1), values, metadata, charged bytes, and when it was accepted.
-
-A plain tuple, for one is made for each record.
-"""
+__all__ = ["PURE", "Chunk", "PureBatch"]
 
 
 class Chunk:
@@ -42,8 +37,8 @@ class Chunk:
         self._accepted_at = accepted_at
         self._builder: RowColumnsBuilder = topic_format.columns.builder()
         self.capacity = self._builder.capacity
-        self.records: list[tuple[tuple[Any, ...], Metadata]] = []
-        self.pinned: list[bool] = []  # for which the user has chosen the partition
+        self.records: list[tuple[tuple[Any, ...], Metadata, int, bool]] = []
+        """Values, metadata, charged bytes, and whether the user has chosen the partition."""
         self.charged_bytes = 0
         self.block: RecordBlock | None = None
         self._converted = False
@@ -53,33 +48,33 @@ class Chunk:
         if self._converted:
             return []
         self._converted = True
+        self.charged_bytes = sum(nbytes for _, _, nbytes, _ in self.records)
         try:
             return self._convert()
         except Exception as error:  # noqa: BLE001 - the records must not go without a report
             reason = KafkaError(KafkaError._VALUE_SERIALIZATION, f"{type(error).__name__}: {error}")
-            return [self._failed(None, metadata, reason) for _, metadata in self.records]
+            return [self._failed(None, metadata, reason) for _, metadata, _, _ in self.records]
 
     def _convert(self) -> list[FailedRecord]:
-        for values, _ in self.records:
+        for values, *_ in self.records:
             self._builder.append(values)
         columns, refused = self._builder.finish()
-        all_metadata = [metadata for _, metadata in self.records]
         failed = [
-            self._failed(row.value, all_metadata[i], row.error.kafka_error)
+            self._failed(row.value, self.records[i][1], row.error.kafka_error)
             for i, row in refused.items()
         ]
-        kept = [metadata for i, metadata in enumerate(all_metadata) if i not in refused]
-        pinned = [pinned for i, pinned in enumerate(self.pinned) if i not in refused]
-        keys, timestamps, headers, callbacks = zip(*kept, strict=True) if kept else ((),) * 4
+        kept = [record for i, record in enumerate(self.records) if i not in refused]
+        metadata = [metadata for _, metadata, _, _ in kept]
+        keys, timestamps, headers, callbacks = zip(*metadata, strict=True) if kept else ((),) * 4
         self.block = RecordBlock(
             columns,
             kafka_column.key_array(keys),
             kafka_column.timestamp_array(timestamps),
             kafka_column.header_array(headers),
             callbacks,
-            pinned,
+            [pinned for *_, pinned in kept],
         )
-        del self._builder, self.records, self.pinned
+        del self._builder, self.records
         return failed
 
     def _failed(self, value: Any, metadata: Metadata, error: KafkaError) -> FailedRecord:
@@ -88,50 +83,80 @@ class Chunk:
         return FailedRecord(self._topic, self._partition, row, error, callback, self._accepted_at)
 
 
-class Batch:
-    """Records of one topic-partition. The sender's thread's."""
+class _Charged:
+    """Stands for `Usage` where records are charged already."""
 
-    def __init__(
-        self, topic_format: TopicFormat, partition: int, accepted_at: float, *, max_bytes: float
-    ) -> None:
-        """Begin a batch with a record that was accepted then; seal it at `max_bytes`.
+    def accept(self, items: list[Any], item: Any, nbytes: int, records: int) -> bool:
+        items.append(item)
+        return False
 
-        They are measured as by `RowColumns.take`.
-        """
-        self.topic_format = topic_format
-        self.partition = partition
-        self.accepted_at = accepted_at
-        self.rows = 0
-        self.taken_bytes = 0
-        self.max_bytes = max_bytes
+
+CHARGED: Final = _Charged()
+
+
+class PureBatch(Batch):
+    """Records as Python objects, and chunk by chunk as columns."""
+
+    rows = 0
+    taken_bytes = 0
+    is_full = False
+
+    def __init__(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> None:
+        super().__init__(topic_format, partition, accepted_at)
+        self._max_rows = topic_format.limits.rows
+        self._max_bytes = topic_format.limits.batch_bytes
+        self._handed = 0
         self.chunks = [Chunk(topic_format, partition, accepted_at)]
 
-    def __repr__(self) -> str:
-        where = position.partition_address(self.topic_format.topic, self.partition)
-        return f"<Batch {where}: {self.rows} rows, {self.taken_bytes} bytes>"
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is to be sealed."""
-        return self.rows >= self.topic_format.limits.rows or self.taken_bytes >= self.max_bytes
-
-    def seal(self) -> None:
-        """Do nothing: only its owner appends."""
-
     def append(
-        self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, *, pinned: bool
-    ) -> Chunk | None:
-        """Add one record; return the chunk that it filled, to be converted.
-
-        `pinned`: the user has chosen its partition.
-        """
+        self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, usage: Any, *, pinned: bool
+    ) -> bool:
+        """See `Batch`."""
         chunk = self.chunks[-1]
-        chunk.records.append((values, metadata))
-        chunk.pinned.append(pinned)
-        chunk.charged_bytes += nbytes
         self.rows += 1
         self.taken_bytes += nbytes
+        self.is_full = self.rows >= self._max_rows or self.taken_bytes >= self._max_bytes
+        record = values, metadata, nbytes, pinned
+        is_half_used: bool = usage.accept(chunk.records, record, nbytes, 1)  # one step
         if len(chunk.records) < chunk.capacity:
-            return None
+            return self.is_full or is_half_used
         self.chunks.append(Chunk(self.topic_format, self.partition, self.accepted_at))
-        return chunk
+        return True
+
+    def seal(self) -> None:
+        """Do nothing: only `RecordQueue` appends, which has let it go."""
+
+    def full_chunks(self) -> list[Chunk]:
+        """See `Batch`."""
+        full = self.chunks[self._handed : -1]
+        self._handed += len(full)
+        return full
+
+    def blocks(self, segmenter: Any) -> Iterator[tuple[Block, int]]:
+        """See `Batch`."""
+        for chunk in self.chunks:
+            segmenter.convert(chunk)
+        blocks = [chunk.block for chunk in self.chunks if chunk.block is not None and chunk.block]
+        charged_bytes = sum(chunk.charged_bytes for chunk in self.chunks)
+        try:
+            whole = [RecordBlock.concat(blocks)] if blocks else []
+        except Exception as error:  # noqa: BLE001 - the records must not go without a report
+            if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
+                text = "chunks could not be joined, and become segments of their own"
+                segmenter.tell_error(text, error)
+            yield from ((block, block.nbytes) for block in blocks)
+        else:
+            yield from ((block, charged_bytes) for block in whole)
+
+
+class PureEngine:
+    """See `Engine`."""
+
+    def open_batch(
+        self, topic_format: TopicFormat, partition: int, accepted_at: float
+    ) -> PureBatch:
+        """See `Engine`."""
+        return PureBatch(topic_format, partition, accepted_at)
+
+
+PURE: Final = PureEngine()

@@ -10,13 +10,17 @@ from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.columns.decoded_size import MOST_DECODED, decoded_bytes
+from columnar_kafka.producing.reporting.outcome import RecordsOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from columnar_kafka.columns.kafka_column import RecordHeaders
-    from columnar_kafka.producing.reporting.report import Callback
-    from columnar_kafka.producing.topic_formats import TopicFormat
+    from confluent_kafka import KafkaError
+
+    from columnar_kafka.columns.kafka_column import KafkaColumn, RecordHeaders
+    from columnar_kafka.producing.reporting.outcome import Outcome
+    from columnar_kafka.producing.reporting.report import Callback, ReportContext
+    from columnar_kafka.segment.encoder import ParquetEncoder
 
 __all__ = ["Block", "RecordBlock"]
 
@@ -53,8 +57,23 @@ class Block(Protocol):
         """Return the earliest and the latest time of a record, in milliseconds."""
         ...
 
-    def encode(self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]) -> Any:
-        """Return the records as the bytes of a segment with this id and these key-values."""
+    def encode(
+        self, kafka: KafkaColumn, encoder: ParquetEncoder, segment: str, footer: dict[str, bytes]
+    ) -> Any:
+        """Return the records as the bytes of a segment with this id and these key-values.
+
+        `encoder` is Arrow's, and `kafka` its column; the native core has its own.
+        """
+        ...
+
+    def in_arrow(self, read: Callable[[], pa.RecordBatch]) -> RecordBlock:
+        """Return the records in Arrow's columns; `read` returns them from their segment."""
+        ...
+
+    def outcome(
+        self, context: ReportContext, error: KafkaError | None, charged_bytes: int
+    ) -> Outcome:
+        """Return what became of the records, with the reports that say so."""
         ...
 
     def value(self, row: int) -> dict[str, Any]:
@@ -117,13 +136,13 @@ class RecordBlock:
     def nbytes(self) -> int:
         """The memory of the block, in bytes."""
         arrays = (self.columns, self.keys, self.timestamps, self._headers)
-        columns: int = sum(each.nbytes for each in arrays)
+        columns: int = sum(array.nbytes for array in arrays)
         return columns + _RECORD_BYTES * len(self)
 
     @property
     def is_silent(self) -> bool:
         """Whether no record has a callback."""
-        return all(each is None for each in self._callbacks)
+        return all(callback is None for callback in self._callbacks)
 
     def callback(self, row: int) -> Callback:
         """Return one record's callback."""
@@ -143,19 +162,19 @@ class RecordBlock:
         """Return one block with the records of all `blocks`, at least one, in order."""
         if len(blocks) == 1:
             return blocks[0]
-        batches = [each.columns for each in blocks]
+        batches = [block.columns for block in blocks]
         columns = [  # pyarrow up to 18 has no concat_batches
             pa.concat_arrays([batch.column(i) for batch in batches], _POOL)
             for i in range(batches[0].num_columns)
         ]
         return cls(
             pa.RecordBatch.from_arrays(columns, schema=batches[0].schema),
-            pa.concat_arrays([each.keys for each in blocks], _POOL),
-            pa.concat_arrays([each.timestamps for each in blocks], _POOL),
-            pa.concat_arrays([each.header_column for each in blocks], _POOL),
-            [callback for each in blocks for callback in each._callbacks],  # noqa: SLF001 - its own class
-            [each.is_pinned(row) for each in blocks for row in range(len(each))]
-            if any(each._pinned for each in blocks)  # noqa: SLF001 - its own class
+            pa.concat_arrays([block.keys for block in blocks], _POOL),
+            pa.concat_arrays([block.timestamps for block in blocks], _POOL),
+            pa.concat_arrays([block.header_column for block in blocks], _POOL),
+            [callback for block in blocks for callback in block._callbacks],  # noqa: SLF001 - its own class
+            [block.is_pinned(row) for block in blocks for row in range(len(block))]
+            if any(block._pinned for block in blocks)  # noqa: SLF001 - its own class
             else (),
         )
 
@@ -195,17 +214,27 @@ class RecordBlock:
         return bounds["min"], bounds["max"]
 
     def encode(
-        self, topic_format: TopicFormat, segment: str, footer: dict[str, bytes]
+        self, kafka: KafkaColumn, encoder: ParquetEncoder, segment: str, footer: dict[str, bytes]
     ) -> pa.Buffer:
         """See `Block.encode`."""
-        columns = topic_format.kafka.append_to(
+        columns = kafka.append_to(
             self.columns,
             segment=segment,
             timestamps=self.timestamps,
             keys=self.keys,
             headers=self._headers,
         )
-        return topic_format.encoder.encode(columns, footer)
+        return encoder.encode(columns, footer)
+
+    def in_arrow(self, read: Callable[[], pa.RecordBatch]) -> RecordBlock:
+        """See `Block.in_arrow`."""
+        return self
+
+    def outcome(
+        self, context: ReportContext, error: KafkaError | None, charged_bytes: int
+    ) -> Outcome:
+        """See `Block.outcome`."""
+        return RecordsOutcome(self.callback, context, error, charged_bytes)
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; its neighbours are converted with it, for later reports."""

@@ -18,33 +18,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka import native
 from columnar_kafka.message import plain_message
 from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.reporting.arrow_call import CallPart
 from columnar_kafka.producing.reporting.in_flight import Attempt, Rejected
-from columnar_kafka.producing.reporting.outcome import (
-    ABANDONED,
-    CallOutcome,
-    outcome_of,
-    outcome_of_failed,
-)
-from columnar_kafka.producing.reporting.report import FailedRecord, OneRow
-from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
-from columnar_kafka.producing.sending.messages import PlainMessage
-from columnar_kafka.producing.sending.moved import MovedRecords
+from columnar_kafka.producing.reporting.outcome import CallOutcome
+from columnar_kafka.producing.shared import shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import confluent_kafka
 
+    from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
     from columnar_kafka.producing.reporting.in_flight import InFlight
-    from columnar_kafka.producing.reporting.outcome import Outcome
-    from columnar_kafka.producing.sending.accumulator import Unplaced
-    from columnar_kafka.producing.sending.messages import EncodedSegment
+    from columnar_kafka.producing.reporting.outcome import FailedRecord, Outcome
+    from columnar_kafka.producing.sending.messages import Outgoing
 
     _Relayed = tuple[Callable[..., Any], KafkaError | None, confluent_kafka.Message]
 
@@ -60,20 +51,6 @@ _OF_INTEREST: Final = (
 """And learns from these."""
 _FATAL: Final = (KafkaError._FATAL, KafkaError._FENCED)
 _FENCED: Final = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
-
-
-def _relay_in_python(
-    append: Callable[[_Relayed], None],
-    callback: Callable[..., Any],
-    error: KafkaError | None,
-    source: confluent_kafka.Message,
-) -> None:
-    """Append a report. What a signal handler raises before loses it."""
-    append((callback, error, source))
-
-
-_relay: Final[Callable[..., None]] = native.core.relay if native.enabled else _relay_in_python
-"""In the native core no signal handler runs."""
 
 
 class Delivery:
@@ -93,7 +70,8 @@ class Delivery:
         self.fatal = False
         """Whether librdkafka has said that it can send nothing more."""
         self._queue = queue
-        self._abandoned = ABANDONED()
+        make = shared()
+        self._abandoned = make.abandoned()
         self._sends_again = sends_again
         self._errors_only = errors_only
         self._thread = threading.local()  # its `reporting` is set while its reports run
@@ -103,7 +81,7 @@ class Delivery:
         """Partitions with something rejected, until the sender takes them out."""
         self._outcomes: deque[Outcome] = deque()
         self._relayed: deque[_Relayed] = deque()
-        self.relay: Callable[..., None] = partial(_relay, self._relayed.append)
+        self.relay: Callable[..., None] = partial(make.relay, self._relayed.append)
         """Takes over a report of a topic without a schema, inside librdkafka's `poll`.
 
         It is called with the user's callback and librdkafka's arguments.
@@ -146,7 +124,7 @@ class Delivery:
     def hand_over(
         self,
         in_flight: InFlight,
-        message: EncodedSegment | PlainMessage,
+        message: Outgoing,
         send: Callable[..., None],
         *,
         alone: bool,
@@ -219,12 +197,11 @@ class Delivery:
         if error is not None and self._ends_all(error):
             self.fatal = True
         self._queue.release_encoded(message)
-        outcome = outcome_of(message, error, source)
+        outcome = message.outcome(error, source)
         failures, rejections = outcome.failures()
-        stored = self._stored
-        if error is None and not isinstance(message, PlainMessage):
-            segments, records, nbytes = stored
-            stored = segments + 1, records + outcome.records, nbytes + len(message.data)
+        segments, records, nbytes = self._stored
+        more = message.stored if error is None else (0, 0, 0)
+        stored = segments + more[0], records + more[1], nbytes + more[2]
         if rejections or self.fatal:
             self._queue.usage.stop()  # a transaction takes no more records
         attempt.handled = True  # no call from here on, but the one that adds the outcome
@@ -241,33 +218,21 @@ class Delivery:
 
     def message_failed(
         self,
-        message: EncodedSegment | PlainMessage,
+        message: Outgoing,
         error: KafkaError,
         source: confluent_kafka.Message | None = None,
     ) -> None:
         """Report a message that librdkafka never had, or has given back."""
         self._queue.release_encoded(message)
-        self._add(outcome_of(message, error, source))
+        self._add(message.outcome(error, source))
 
-    def never_batched(self, item: Unplaced, error: KafkaError) -> None:
-        """Report records that never became part of a batch: timed out, or purged."""
-        if isinstance(item, PlainMessage):
-            self.message_failed(item, error)
-        elif isinstance(item, ArrowBatch):
-            part = CallPart(len(item), error, item.partition, None)
-            self._add(CallOutcome(item.call, part, item.charged_bytes))
-        elif isinstance(item, MovedRecords):
-            self.message_failed(item.unencoded(), error)
-        else:
-            topic_format, partition, values, metadata, charged_bytes, accepted_at = item
-            key, timestamp, headers, callback = metadata
-            row = OneRow((topic_format.columns.row(values), key, timestamp, headers))
-            failed = FailedRecord(topic_format.topic, partition, row, error, callback, accepted_at)
-            self.record_failed(failed, charged_bytes)
+    def failed(self, item: Item, error: KafkaError) -> None:
+        """Report records that never became part of a message: timed out, or purged."""
+        self._add(item.outcome(error))
 
     def record_failed(self, failed: FailedRecord, charged_bytes: int) -> None:
         """Report a record that never became part of a segment."""
-        self._add(outcome_of_failed(failed, charged_bytes))
+        self._add(failed.outcome(charged_bytes))
 
     def empty_call(self, call: ArrowCall) -> None:
         """Report a `produce_arrow` without a record."""
@@ -323,10 +288,10 @@ class Delivery:
             outcome = None
             try:
                 with self._lock:
-                    for each in self._outcomes:
-                        if not each.claimed:
-                            outcome = each
-                            each.claimed = True
+                    for waiting in self._outcomes:
+                        if not waiting.claimed:
+                            outcome = waiting
+                            waiting.claimed = True
                             break
                 if outcome is None:
                     return count

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import confluent_kafka
     from confluent_kafka import KafkaError
 
-    from columnar_kafka.producing.sending.messages import EncodedSegment, PlainMessage
+    from columnar_kafka.producing.sending.messages import Outgoing
 
 __all__ = ["Attempt", "InFlight", "Rejected"]
 
@@ -23,7 +23,7 @@ class Attempt:
     a signal's exception could interrupt. Once that has been `handled`, the attempt is over.
     """
 
-    message: EncodedSegment | PlainMessage
+    message: Outgoing
     alone: bool
     """No other message of its partition is in flight with it, because some were rejected."""
     acknowledgement: dict[KafkaError | None, confluent_kafka.Message] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Rejected:
     Or its partition is gone.
     """
 
-    message: EncodedSegment | PlainMessage
+    message: Outgoing
     alone: bool
     error: KafkaError
     source: confluent_kafka.Message

@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka import native, position
-from columnar_kafka.message import plain_message
-from columnar_kafka.producing.engine.native import NativeBlock
-from columnar_kafka.producing.engine.record_block import Block, RecordBlock
-from columnar_kafka.producing.reporting.arrow_call import CallPart
-from columnar_kafka.producing.reporting.report import (
-    ArrowReport,
-    FailedRecord,
-    OneRow,
-    Report,
-    report,
-    report_context,
-)
-from columnar_kafka.producing.sending.messages import PlainMessage
+from columnar_kafka.producing.reporting.report import ArrowReport, report, report_context
 
 if TYPE_CHECKING:
-    import confluent_kafka
+    from collections.abc import Callable
 
     from columnar_kafka.native._core import Abandoned
-    from columnar_kafka.producing.reporting.arrow_call import ArrowCall
-    from columnar_kafka.producing.reporting.report import Callback
-    from columnar_kafka.producing.sending.messages import EncodedSegment
+    from columnar_kafka.producing.reporting.arrow_call import ArrowCall, CallPart
+    from columnar_kafka.producing.reporting.report import Callback, OneRow, ReportContext
 
-__all__ = ["ABANDONED", "CallOutcome", "Outcome", "outcome_of", "outcome_of_failed"]
-
-_Block = TypeVar("_Block", bound=Block)
+__all__ = [
+    "CallOutcome",
+    "FailedRecord",
+    "Outcome",
+    "RecordsOutcome",
+    "SilentOutcome",
+    "SingleOutcome",
+    "age",
+]
 
 _NOT_REJECTED: Final = (
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
     KafkaError._VALUE_SERIALIZATION,
 )
-
-
-class _Abandoned:
-    error: Exception | None = None
-
-
-ABANDONED: Final[Any] = native.core.Abandoned if native.enabled else _Abandoned
-"""Has an `error`: once it is set, it is raised in place of the next report."""
 
 
 class Outcome:
@@ -101,75 +86,36 @@ class Outcome:
         raise NotImplementedError
 
 
-class _SilentOutcome(Outcome):
+class SilentOutcome(Outcome):
     """The records of a segment of which none has a callback."""
 
     is_silent = True
 
 
-class _SegmentOutcome(Outcome, Generic[_Block]):
+class RecordsOutcome(Outcome):
     """The records of a segment that was acknowledged or has failed."""
 
     def __init__(
         self,
-        segment: EncodedSegment,
-        block: _Block,
+        callbacks: Callable[[int], Callback],
+        context: ReportContext,
         error: KafkaError | None,
-        source: confluent_kafka.Message | None,
+        charged_bytes: int,
     ) -> None:
-        super().__init__(len(segment.block), segment.charged_bytes, error)
-        self._block = block
-        offset = source.offset() if source is not None and error is None else None
-        self._context = report_context(
-            block,
-            topic=segment.topic,
-            partition=segment.partition,
-            offset=offset,
-            count=self.reports,
-            error=error,
-            acknowledged=source,
-            latency=_age(segment.accepted_at),
-        )
-
-
-class _RecordsOutcome(_SegmentOutcome[RecordBlock]):
-    """The records of a segment that Python has encoded."""
+        super().__init__(context.rows, charged_bytes, error)
+        self._callbacks = callbacks
+        self._context = context
 
     def callback(self, index: int) -> Callback:
-        return self._block.callback(index)
+        """See `Outcome`."""
+        return self._callbacks(index)
 
     def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        """See `Outcome`."""
         return self.error, report(self._context, index)
 
 
-class _NativeOutcome(_SegmentOutcome[NativeBlock]):
-    """The records of a segment that the native core has encoded: it runs their reports."""
-
-    def __init__(
-        self,
-        segment: EncodedSegment,
-        block: NativeBlock,
-        error: KafkaError | None,
-        source: confluent_kafka.Message | None,
-    ) -> None:
-        super().__init__(segment, block, error, source)
-        self._reports = block.reports(Report, self._context, error)
-
-    def run(self, abandoned: Abandoned, *, quiet: bool) -> None:
-        if quiet:
-            self._reports.reported = self.reports
-        self._reports.run(abandoned)
-
-    @property
-    def reported(self) -> int:
-        return self._reports.reported
-
-    @reported.setter
-    def reported(self, count: int) -> None:
-        self._reports.reported = count
-
-
-class _SingleOutcome(Outcome):
+class SingleOutcome(Outcome):
     """One plain message, or one record that failed on its own."""
 
     def __init__(
@@ -180,9 +126,11 @@ class _SingleOutcome(Outcome):
         self._callback = callback
 
     def callback(self, index: int) -> Callback:
+        """See `Outcome`."""
         return self._callback
 
     def report(self, index: int) -> tuple[KafkaError | None, Any]:
+        """See `Outcome`."""
         return self.error, self._message
 
 
@@ -204,50 +152,32 @@ class CallOutcome(Outcome):
         return self._call.error, ArrowReport(self._call)
 
 
-def outcome_of(
-    message: EncodedSegment | PlainMessage,
-    error: KafkaError | None,
-    source: confluent_kafka.Message | None,
-) -> Outcome:
-    """Return the outcome of a message; `source` is librdkafka's, if it ever had the message."""
-    if not isinstance(message, PlainMessage):
-        count = len(message.block)
-        if message.call is None and message.block.is_silent:
-            return _SilentOutcome(count, message.charged_bytes, error)
-        if isinstance(message.block, NativeBlock):
-            return _NativeOutcome(message, message.block, error, source)
-        if message.call is None:
-            assert isinstance(message.block, RecordBlock)
-            return _RecordsOutcome(message, message.block, error, source)
-        offset = source.offset() if source is not None and error is None else None
-        last = None if offset is None else position.pack(offset, count - 1, count)
-        part = CallPart(count, error, message.partition, last)
-        return CallOutcome(message.call, part, message.charged_bytes)
-    if source is not None:
-        reported = plain_message(source)
-        return _SingleOutcome(reported, message.callback, error, message.charged_bytes)
-    assert error is not None
-    row = OneRow((message.value, message.key, message.timestamp, message.headers))
-    failed = FailedRecord(
-        message.topic, message.partition, row, error, message.callback, message.accepted_at
-    )
-    return outcome_of_failed(failed, message.charged_bytes)
+@dataclass(slots=True)
+class FailedRecord:
+    """A record that never becomes part of a segment. It is reported alone; its neighbours ship."""
+
+    topic: str
+    partition: int
+    row: OneRow
+    error: KafkaError
+    callback: Callback
+    accepted_at: float
+
+    def outcome(self, charged_bytes: int) -> Outcome:
+        """Return the outcome of the record, which librdkafka never had."""
+        context = report_context(
+            self.row,
+            topic=self.topic,
+            partition=self.partition,
+            offset=None,
+            count=1,
+            error=self.error,
+            acknowledged=None,
+            latency=age(self.accepted_at),
+        )
+        return SingleOutcome(report(context, 0), self.callback, self.error, charged_bytes)
 
 
-def outcome_of_failed(failed: FailedRecord, charged_bytes: int) -> Outcome:
-    """Return the outcome of a record that librdkafka never had."""
-    context = report_context(
-        failed.row,
-        topic=failed.topic,
-        partition=failed.partition,
-        offset=None,
-        count=1,
-        error=failed.error,
-        acknowledged=None,
-        latency=_age(failed.accepted_at),
-    )
-    return _SingleOutcome(report(context, 0), failed.callback, failed.error, charged_bytes)
-
-
-def _age(accepted_at: float) -> float:
+def age(accepted_at: float) -> float:
+    """Return the seconds since a record was accepted."""
     return max(0.0, time.monotonic() - accepted_at)

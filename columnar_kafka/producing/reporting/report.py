@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrowReport",
     "Callback",
-    "FailedRecord",
     "OneRow",
     "Report",
     "ReportContext",
@@ -121,18 +119,6 @@ class OneRow(NamedTuple):
     def headers(self, row: int) -> RecordHeaders | None:
         """Return the record's headers."""
         return self.parts[3]
-
-
-@dataclass(slots=True)
-class FailedRecord:
-    """A record that never becomes part of a segment. It is reported alone; its neighbours ship."""
-
-    topic: str
-    partition: int
-    row: OneRow
-    error: KafkaError
-    callback: Callback
-    accepted_at: float
 
 
 class ReportContext(NamedTuple):

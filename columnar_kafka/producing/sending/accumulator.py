@@ -14,36 +14,24 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.engine.native import NativeBatch
-from columnar_kafka.producing.engine.pure import AcceptedRecord, Batch, Chunk
-from columnar_kafka.producing.sending.arrow_batch import Accepted, ArrowBatch, Item
-from columnar_kafka.producing.sending.messages import PlainMessage
-from columnar_kafka.producing.sending.moved import MovedRecords
-from columnar_kafka.producing.topic_formats import TopicFormat
+from columnar_kafka.producing.engine.pure import CHARGED, PURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from columnar_kafka.producing.accepting.item import Item
+    from columnar_kafka.producing.accepting.record import Record
+    from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.engine.base import Batch, TopicFormat
     from columnar_kafka.producing.partitioner import Partitioner
 
-__all__ = ["MOST_BYTES", "Accumulator", "Sealed", "Unplaced", "Work"]
+__all__ = ["Accumulator", "Work"]
 
-MOST_BYTES: Final = 128 << 20
-"""The most a batch may hold, however well it compresses: consumers limit decoded segments."""
-
-_FIRST_RATIO: Final = 0.1
-"""Encoded bytes per byte in memory, until the first segment of a topic is measured."""
 _LOOKUP_RETRY: Final = 1.0
-
-
-OpenBatch = Batch | NativeBatch
-Sealed = OpenBatch | PlainMessage | ArrowBatch | MovedRecords
-Unplaced = Accepted | MovedRecords
-"""What has no partition, or none yet."""
 
 
 @dataclass(slots=True)
@@ -53,12 +41,11 @@ class _Topic:
     topic_format: TopicFormat
     looked_up: float = float("-inf")
     doubted: int | None = None  # the number of partitions with which one did not exist
-    sticky: int | None = None
     unusable: KafkaError | None = None  # why, and since when Kafka says so
     unusable_since: float = float("inf")
-    ratio: float | None = None
-    open: dict[int, OpenBatch] = field(default_factory=dict)  # by partition, oldest first
-    waiting: deque[Unplaced] = field(default_factory=deque)  # for the number of partitions
+    open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
+    late: dict[int, Batch] = field(default_factory=dict)  # those of them that are filled here
+    waiting: deque[Item] = field(default_factory=deque)  # for the number of partitions
 
     @property
     def partitions(self) -> int | None:
@@ -69,17 +56,22 @@ class _Topic:
 class Work:
     """Work for the sender: chunks to convert, sealed items in order, records to give up."""
 
-    chunks: list[Chunk]
-    sealed: list[Sealed]
-    given_up: list[tuple[Unplaced, KafkaError]]
+    chunks: list[Any]
+    sealed: list[Item]
+    given_up: list[tuple[Item, KafkaError]]
 
 
 class Accumulator:
-    """Owns every record between the record queue and the dispatcher. The sender's thread's."""
+    """Owns every record between the record queue and the dispatcher. The sender's thread's.
+
+    Batches fill in the queue, which has them as long as they are open; here they are sealed. The
+    records that wait for their number of partitions come into batches that are filled here.
+    """
 
     def __init__(
         self,
         *,
+        queue: RecordQueue,
         partitioner: Partitioner,
         linger: float,
         message_timeout: float,
@@ -89,7 +81,8 @@ class Accumulator:
         records: int | None,
     ) -> None:
         """Durations are in seconds; `memory` (bytes) and `records` bound unreported records."""
-        self._partitioner = partitioner
+        self.queue = queue
+        self.partitioner = partitioner
         self._linger = linger
         self._message_timeout = message_timeout
         self._refresh = refresh if refresh > 0 else float("inf")
@@ -99,14 +92,16 @@ class Accumulator:
         self._worthwhile = memory // 4
         self._worthwhile_rows = float("inf") if records is None else records // 4
         self._topics: dict[str, _Topic] = {}
-        self._chunks: list[Chunk] = []
-        self._sealed: deque[Sealed] = deque()
+        self._chunks: list[Any] = []
+        self.sealed: deque[Item] = deque()
+        """What is to be sent, in order."""
+        self._given_up: list[tuple[Item, KafkaError]] = []
 
     def __repr__(self) -> str:
         topics = self._topics.values()
         opened = sum(len(topic.open) for topic in topics)
         waiting = sum(len(topic.waiting) for topic in topics)
-        return f"<Accumulator {opened} open, {len(self._sealed)} sealed, {waiting} waiting>"
+        return f"<Accumulator {opened} open, {len(self.sealed)} sealed, {waiting} waiting>"
 
     # --- topics ---------------------------------------------------------------------------------
 
@@ -120,20 +115,25 @@ class Accumulator:
     def set_partitions(self, topic: str, partitions: int, now: float) -> None:
         """Set a topic's number of partitions; records that waited for it are batched, in order."""
         state = self._topics[topic]
+        self.queue.set_partitions(topic, partitions)  # first: what it raises is tried again
         state.topic_format.limits.partitions = partitions
-        if state.sticky is not None and state.sticky >= partitions:
-            state.sticky = None
         state.unusable, state.unusable_since = None, float("inf")
         state.looked_up = now
-        waiting, state.waiting = state.waiting, deque()
-        for each in waiting:
-            self._place(state, each)
+        while state.waiting:
+            self._place(state.waiting[0])
+            state.waiting.popleft()
+
+    def partitions(self, topic: str) -> int:
+        """Return a topic's number of partitions, which is known."""
+        partitions = self._topics[topic].partitions
+        assert partitions is not None
+        return partitions
 
     def look_up_soon(self, topic: str) -> None:
         """Have a topic's partitions looked up again: Kafka says that one does not exist."""
         self._topics[topic].looked_up = float("-inf")
 
-    def move(self, item: PlainMessage | MovedRecords) -> None:
+    def move(self, item: Item) -> None:
         """Have an item wait for the number of its topic's partitions: the one it was for is gone.
 
         What comes behind it waits too. Kafka is asked at once; if it only repeats the number with
@@ -143,6 +143,7 @@ class Accumulator:
         if topic.partitions is not None:
             if topic.partitions != topic.doubted:
                 topic.looked_up = float("-inf")
+            self.queue.set_partitions(item.topic, 0)
             topic.doubted, topic.topic_format.limits.partitions = topic.partitions, None
         topic.waiting.append(item)
 
@@ -155,28 +156,9 @@ class Accumulator:
             state.unusable_since = now
         state.unusable = error
 
-    def learn(self, topic: str, *, taken_bytes: int, encoded_bytes: int) -> None:
-        """Learn from a segment how well a topic's records compress."""
-        state = self._topics[topic]
-        seen = encoded_bytes / max(1, taken_bytes)
-        state.ratio = seen if state.ratio is None else 0.7 * state.ratio + 0.3 * seen
-
     # --- records --------------------------------------------------------------------------------
 
-    def add(self, item: Item, now: float) -> None:
-        """Take over an accepted item; they come in the order in which they were accepted."""
-        if isinstance(item, TopicFormat):
-            self._set_format(item, now)
-            return
-        topic = self._topics[item[0].topic if isinstance(item, tuple) else item.topic]
-        if isinstance(item, NativeBatch):
-            self._open(topic, item)
-        elif topic.partitions is None:
-            topic.waiting.append(item)
-        else:
-            self._place(topic, item)
-
-    def _set_format(self, topic_format: TopicFormat, now: float) -> None:
+    def set_format(self, topic_format: TopicFormat, now: float) -> None:
         """Use `topic_format` for its topic from now on; seal open batches of the earlier one."""
         topic = self._topics.get(topic_format.topic)
         if topic is None:
@@ -184,89 +166,74 @@ class Accumulator:
         elif topic_format.limits.partitions is None:  # Kafka did not answer
             topic_format.limits.partitions = topic.partitions
         self._seal_topic(topic)
-        topic.topic_format, topic.ratio = topic_format, None
+        topic.topic_format = topic_format
         if topic_format.limits.partitions is not None:
             self.set_partitions(topic_format.topic, topic_format.limits.partitions, now)
 
-    def _place(self, topic: _Topic, item: Unplaced) -> None:
-        """Choose an item's partition, and append or seal it there.
+    def open(self, batch: Batch) -> None:
+        """Take over a batch that goes on filling."""
+        topic = self._topics[batch.topic]
+        self._end(topic, batch.partition)
+        topic.open[batch.partition] = batch
+
+    def add_unplaced(self, item: Item) -> None:
+        """Place an item, or have it wait for the number of partitions."""
+        topic = self._topics[item.topic]
+        if topic.partitions is None:
+            topic.waiting.append(item)
+        else:
+            self._place(item)
+
+    def _place(self, item: Item) -> None:
+        """Have an item go where it belongs, or fail.
 
         A partition that does not exist is librdkafka's to reject, in that record's report.
         """
-        if isinstance(item, tuple):
-            self._append(topic, item)
-        elif isinstance(item, PlainMessage):
-            self._append_plain(topic, item)
-        elif isinstance(item, MovedRecords):
-            assert topic.partitions is not None
-            self._sealed.extend(item.split(self._partitioner, topic.partitions))
-        else:
-            self._append_arrow(topic, item)
+        try:
+            item.place(self)
+        except Exception as error:  # noqa: BLE001 - its records must not go without a report
+            self._given_up.append((item, KafkaError(KafkaError._FAIL, repr(error))))
 
-    def _append(self, topic: _Topic, record: AcceptedRecord) -> None:
-        topic_format, partition, values, metadata, nbytes, accepted_at = record
-        pinned = partition >= 0
-        if not pinned:
-            partition = self._choose(topic, metadata[0])
+    def append(self, record: Record) -> None:
+        """Append a record to a batch that is filled here, behind what came before it."""
+        topic, partition = self._topics[record.topic], record.partition
+        if partition < 0:
+            partition = self.queue.choose(record.topic, record.metadata[0])
+        batch = topic.late.get(partition)
+        if batch is None or batch.topic_format is not record.topic_format:
+            batch = PURE.open_batch(record.topic_format, partition, record.accepted_at)
+            self.open(batch)
+            topic.late[partition] = batch
+        batch.append(
+            record.values,
+            record.metadata,
+            record.charged_bytes,
+            CHARGED,
+            pinned=record.partition >= 0,
+        )
+        self._look_at(topic, batch)
+
+    def line_up(self, item: Item) -> None:
+        """Have an item sent behind the open batch of its partition."""
+        self._end(self._topics[item.topic], item.partition)
+        self.sealed.append(item)
+
+    def _end(self, topic: _Topic, partition: int) -> None:
         batch = topic.open.get(partition)
-        if not isinstance(batch, Batch) or batch.topic_format is not topic_format:
-            if batch is not None:
-                self._seal(topic, batch)
-            max_bytes = self.max_bytes(topic_format)
-            batch = Batch(topic_format, partition, accepted_at, max_bytes=max_bytes)
-            topic.open[partition] = batch
-        chunk = batch.append(values, metadata, nbytes, pinned=pinned)
-        if chunk is not None:
-            self._chunks.append(chunk)
-        if batch.is_full:
-            self._seal(topic, batch)
-
-    def max_bytes(self, topic_format: TopicFormat) -> float:
-        """Return at how many bytes in memory to seal a batch. For any thread."""
-        topic = self._topics.get(topic_format.topic)
-        ratio = None if topic is None else topic.ratio
-        return min(topic_format.limits.target / (ratio or _FIRST_RATIO), MOST_BYTES)
-
-    def _open(self, topic: _Topic, batch: NativeBatch) -> None:
-        """Take over a batch that goes on filling."""
-        before = topic.open.get(batch.partition)
-        if before is not None:
-            self._seal(topic, before)
-        topic.open[batch.partition] = batch
-
-    def _append_plain(self, topic: _Topic, plain: PlainMessage) -> None:
-        if plain.partition < 0:
-            plain.partition = self._choose(topic, plain.key)
-        batch = topic.open.get(plain.partition)
         if batch is not None:
             self._seal(topic, batch)
-        elif topic.sticky == plain.partition:
-            topic.sticky = None  # or messages without a key would stay there for ever
-        self._sealed.append(plain)
 
-    def _append_arrow(self, topic: _Topic, arrow_batch: ArrowBatch) -> None:
-        assert topic.partitions is not None
-        for each in arrow_batch.split(self._partitioner, topic.partitions):
-            batch = topic.open.get(each.partition)
-            if batch is not None:
-                self._seal(topic, batch)
-            self._sealed.append(each)
-
-    def _choose(self, topic: _Topic, key: bytes | None) -> int:
-        assert topic.partitions is not None
-        chosen = self._partitioner.choose(key, topic.partitions)
-        if chosen is not None:
-            return chosen
-        if topic.sticky is None:
-            topic.sticky = self._partitioner.any(topic.partitions)
-        return topic.sticky
-
-    def seal_full(self, topic: str, partition: int) -> None:
-        """Seal a batch that the native core has filled; it may be another one by now."""
+    def look_at(self, topic: str, partition: int) -> None:
+        """Seal a batch that is full, and convert what is full of it; it may be another by now."""
         state = self._topics[topic]
         batch = state.open.get(partition)
-        if batch is not None and batch.is_full:
-            self._seal(state, batch)
+        if batch is not None:
+            self._look_at(state, batch)
+
+    def _look_at(self, topic: _Topic, batch: Batch) -> None:
+        self._chunks += batch.full_chunks()
+        if batch.is_full:
+            self._seal(topic, batch)
 
     def seal_all(self) -> None:
         """Seal every open batch."""
@@ -284,14 +251,13 @@ class Accumulator:
         nbytes = sum(batch.taken_bytes for _, batch in opened)
         rows = sum(batch.rows for _, batch in opened)
         if opened and (nbytes >= self._worthwhile or rows >= self._worthwhile_rows):
-            self._seal(*max(opened, key=lambda each: each[1].taken_bytes))
+            self._seal(*max(opened, key=lambda pair: pair[1].taken_bytes))
 
-    def _seal(self, topic: _Topic, batch: OpenBatch) -> None:
-        batch.seal()  # first: what it raises must not lose the batch
+    def _seal(self, topic: _Topic, batch: Batch) -> None:
+        self.queue.seal(batch)  # first: what it raises must not lose the batch
         del topic.open[batch.partition]
-        self._sealed.append(batch)
-        if topic.sticky == batch.partition:
-            topic.sticky = None
+        topic.late.pop(batch.partition, None)
+        self.sealed.append(batch)
 
     def topics(self) -> set[str]:
         """Return the topics that records wait for. For any thread."""
@@ -302,7 +268,7 @@ class Accumulator:
 
     def next_look(self, now: float) -> float:
         """Return in how many seconds `drain` will return work: 0 for now, inf for never."""
-        if self._sealed or self._chunks:
+        if self.sealed or self._chunks or self._given_up:
             return 0.0
         return max(0.0, min(self._times(), default=float("inf")) - now)
 
@@ -313,7 +279,7 @@ class Accumulator:
                 yield batch.accepted_at + self._linger
                 break  # the oldest is first
             if topic.waiting:
-                yield _accepted_at(topic.waiting[0]) + self._message_timeout
+                yield topic.waiting[0].accepted_at + self._message_timeout
                 yield topic.unusable_since + self._propagation
 
     def drain(self, now: float) -> Work:
@@ -321,38 +287,35 @@ class Accumulator:
         for topic in self._topics.values():
             for batch in [*takewhile(self._is_due(now), topic.open.values())]:  # oldest first
                 self._seal(topic, batch)
-        return self._take(list(self._give_up(now)))
+        self._give_up(now)
+        return self._take()
 
-    def _is_due(self, now: float) -> Callable[[OpenBatch], bool]:
+    def _is_due(self, now: float) -> Callable[[Batch], bool]:
         return lambda batch: batch.accepted_at + self._linger <= now
 
     def take_all(self, error: KafkaError) -> Work:
         """Remove and return everything, to be given up with this error: for a purge."""
         self.seal_all()
-        waiting: list[Unplaced] = []
         for topic in self._topics.values():
-            waiting += topic.waiting
+            self._given_up += [(item, error) for item in topic.waiting]
             topic.waiting.clear()
-        return self._take([(each, error) for each in waiting])
+        return self._take()
 
-    def _take(self, given_up: list[tuple[Unplaced, KafkaError]]) -> Work:
-        work = Work(self._chunks, list(self._sealed), given_up)
-        self._chunks = []
-        self._sealed.clear()
+    def _take(self) -> Work:
+        work = Work(self._chunks, list(self.sealed), self._given_up)
+        self._chunks, self._given_up = [], []
+        self.sealed.clear()
         return work
 
-    def _give_up(self, now: float) -> Iterator[tuple[Unplaced, KafkaError]]:
+    def _give_up(self, now: float) -> None:
+        timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
         for topic in self._topics.values():
             if topic.unusable is not None and topic.unusable_since + self._propagation <= now:
-                yield from ((each, topic.unusable) for each in topic.waiting)
+                self._given_up += [(item, topic.unusable) for item in topic.waiting]
                 topic.waiting.clear()
-            while topic.waiting and _accepted_at(topic.waiting[0]) + self._message_timeout <= now:
-                yield topic.waiting.popleft(), KafkaError(KafkaError._MSG_TIMED_OUT)
+            while topic.waiting and topic.waiting[0].accepted_at + self._message_timeout <= now:
+                self._given_up.append((topic.waiting.popleft(), timed_out))
 
     def _lookup_at(self, topic: _Topic) -> float:
         wait = self._refresh if topic.partitions is not None else _LOOKUP_RETRY
         return topic.looked_up + wait
-
-
-def _accepted_at(item: Unplaced) -> float:
-    return item[-1] if isinstance(item, tuple) else item.accepted_at

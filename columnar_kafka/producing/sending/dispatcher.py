@@ -22,22 +22,19 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.producing.engine.native import NativeBatch
-from columnar_kafka.producing.engine.pure import Batch
 from columnar_kafka.producing.reporting.in_flight import InFlight
-from columnar_kafka.producing.sending.messages import PlainMessage
-from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from columnar_kafka.broker.base import ProducerBroker, TopicLimits
+    from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
     from columnar_kafka.producing.reporting.delivery import Delivery
     from columnar_kafka.producing.reporting.in_flight import Rejected
-    from columnar_kafka.producing.sending.accumulator import Accumulator, Sealed
-    from columnar_kafka.producing.sending.messages import EncodedSegment
+    from columnar_kafka.producing.sending.accumulator import Accumulator
+    from columnar_kafka.producing.sending.messages import Outgoing
     from columnar_kafka.producing.sending.segmenter import Segmenter
 
 __all__ = ["Dispatcher"]
@@ -47,16 +44,15 @@ _FULL_WAIT: Final = 0.02
 _CONFIG_TIMEOUT: Final = 1.0
 _TURN_BYTES: Final = 524_288
 """With so many bytes handed over, the sender looks for other work before it goes on."""
-_BATCHES: Final = (Batch, NativeBatch, MovedRecords)
 
 
 class PartitionQueue:
     """What waits to be sent to one partition. The sender's thread's."""
 
     def __init__(self) -> None:
-        self.sealed: deque[Sealed] = deque()
-        self.ready: deque[EncodedSegment | PlainMessage] = deque()  # encoded
-        self.retries: deque[EncodedSegment | PlainMessage] = deque()  # they go before the others
+        self.sealed: deque[Item] = deque()
+        self.ready: deque[Outgoing] = deque()  # encoded
+        self.retries: deque[Outgoing] = deque()  # they go before the others
         self.rejected: deque[Rejected] = deque()  # what their size tells is learned
         self.in_flight = InFlight()
         self.muted = False
@@ -74,7 +70,7 @@ class PartitionQueue:
         rejected = len(self.rejected) + len(self.in_flight.rejected)
         return len(self.ready) + len(self.retries) + rejected
 
-    def may_send(self, message: EncodedSegment | PlainMessage) -> bool:
+    def may_send(self, message: Outgoing) -> bool:
         """Whether librdkafka may be given one more message of this partition; then it has to be."""
         in_flight = self.in_flight
         if in_flight.rejected:
@@ -87,7 +83,7 @@ class PartitionQueue:
             window == float("inf") or in_flight.nbytes + message.nbytes <= window
         )
 
-    def head(self) -> EncodedSegment | PlainMessage | None:
+    def head(self) -> Outgoing | None:
         """Return the encoded message that goes next."""
         messages = self.retries or self.ready
         return messages[0] if messages else None
@@ -96,7 +92,7 @@ class PartitionQueue:
         """Remove `head`."""
         (self.retries or self.ready).popleft()
 
-    def pop_encoded(self) -> Iterator[EncodedSegment | PlainMessage]:
+    def pop_encoded(self) -> Iterator[Outgoing]:
         """Remove all that is encoded, in order."""
         while self.retries:
             yield self.retries.popleft()
@@ -157,10 +153,9 @@ class Dispatcher:
         partitions = list(self._partitions.items())
         return {topic for (topic, _), partition in partitions if partition or partition.in_flight}
 
-    def line_up(self, item: Sealed) -> None:
+    def line_up(self, item: Item) -> None:
         """Take over what is sealed, behind all that was before."""
-        topic = item.topic if isinstance(item, PlainMessage) else item.topic_format.topic
-        place = topic, item.partition
+        place = item.topic, item.partition
         partition = self._partitions.get(place)
         if partition is None:
             self._partitions[place] = partition = PartitionQueue()
@@ -178,12 +173,9 @@ class Dispatcher:
                 partition.sealed.popleft()
         self._busy.clear()
 
-    def _give_up(self, item: Sealed, error: KafkaError) -> None:
-        if isinstance(item, _BATCHES):
-            for segment in self._segmenter.unsent(item):
-                self._delivery.message_failed(segment, error)
-        else:
-            self._delivery.never_batched(item, error)
+    def _give_up(self, item: Item, error: KafkaError) -> None:
+        for part in item.unsent(self._segmenter):
+            self._delivery.failed(part, error)
 
     def send_all(self, now: float) -> float:
         """Hand over messages, of each partition in turn; return in how many seconds to do it again.
@@ -243,7 +235,7 @@ class Dispatcher:
             del self._busy[partition]
         return nbytes
 
-    def _next(self, partition: PartitionQueue, now: float) -> EncodedSegment | PlainMessage | None:
+    def _next(self, partition: PartitionQueue, now: float) -> Outgoing | None:
         """Return a partition's next message, encoded if there is memory for it, or None."""
         while partition.rejected:
             self._retry(partition, partition.rejected[0])
@@ -256,16 +248,8 @@ class Dispatcher:
                 continue
             if not self._queue.may_encode:
                 return None  # until something is acknowledged
-            if isinstance(item, PlainMessage):
-                item.encoded_bytes = item.nbytes  # librdkafka's copy
-                self._queue.charge_encoded(item.encoded_bytes)
-                partition.ready.append(item)
-            elif isinstance(item, _BATCHES):
-                partition.ready.extend([*self._segmenter.encode(item)])  # all, or none yet
-            else:
-                partition.ready.extend(self._segmenter.encode_some(item))
-                if len(item):
-                    continue
+            if not item.encode(self._segmenter, partition.ready):
+                continue
             partition.sealed.popleft()  # last: what fails is tried again
         return message
 
@@ -290,14 +274,14 @@ class Dispatcher:
     ) -> None:
         """Learn from what Kafka rejected how much it accepts, or that its partition is gone."""
         telling = []
-        for each in rejected:
-            if each.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                self._accumulator.look_up_soon(each.message.topic)
-            elif each.final or not each.alone:
-                telling.append(each)
+        for refused in rejected:
+            if refused.error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                self._accumulator.look_up_soon(refused.message.topic)
+            elif refused.final or not refused.alone:
+                telling.append(refused)
         if not telling:
             return
-        largest = max(telling, key=lambda each: each.message.nbytes)
+        largest = max(telling, key=lambda refused: refused.message.nbytes)
         limits = largest.message.limits
         config = told(largest.message.topic)
         if config.max_message_bytes is not None:
@@ -314,26 +298,19 @@ class Dispatcher:
             self._move(message, rejected.error)
         elif not rejected.alone and message.nbytes <= limits.most + HEADER_BYTES:
             partition.retries.append(message)
-        elif isinstance(message, PlainMessage) or len(message.block) == 1:
+        elif message.rows == 1:
             self._delivery.message_failed(message, rejected.error, rejected.source)
         else:
-            limits.lower(len(message.data) - 1)  # at least that, whatever Kafka tells
-            pieces = self._segmenter.halve(message)
+            limits.lower(message.stored[2] - 1)  # at least that, whatever Kafka tells
+            pieces = message.halve(self._segmenter)
             if rejected.alone:  # before the messages that were rejected with it
                 partition.retries.extendleft(reversed(list(pieces)))
             else:
                 partition.retries.extend(pieces)
 
-    def _move(self, message: EncodedSegment | PlainMessage, error: KafkaError) -> None:
+    def _move(self, message: Outgoing, error: KafkaError) -> None:
         """Have records wait for another partition, as theirs is gone; or fail: see `moved`."""
-        moved: PlainMessage | MovedRecords | None = None
-        if not isinstance(message, PlainMessage):
-            moved = self._segmenter.moved(message, error)
-        elif message.pinned:
-            self._delivery.message_failed(message, error)
-        else:
-            self._queue.release_encoded(message)
-            message.partition, moved = -1, message
+        moved = message.moved(self._segmenter, error)
         if moved is None:
             self._accumulator.look_up_soon(message.topic)
         else:
@@ -341,9 +318,7 @@ class Dispatcher:
 
     # --- librdkafka -----------------------------------------------------------------------------
 
-    def _try_send(
-        self, partition: PartitionQueue, message: EncodedSegment | PlainMessage
-    ) -> KafkaError | None:
+    def _try_send(self, partition: PartitionQueue, message: Outgoing) -> KafkaError | None:
         """Hand a message over; return why it can never be sent, or None."""
         send, in_flight = self._sending(message), partition.in_flight
         try:
@@ -358,20 +333,15 @@ class Dispatcher:
             return reason
         return None
 
-    def _sending(self, message: EncodedSegment | PlainMessage) -> Callable[..., None]:
+    def _sending(self, message: Outgoing) -> Callable[..., None]:
         """Return the call that gives a message to librdkafka."""
-        if isinstance(message, PlainMessage):
-            value, key, timestamp = message.value, message.key, message.timestamp
-        else:
-            value, key = message.data, None
-            # Retention works on it; a record from the future must not get its neighbours refused.
-            timestamp = max(1, min(message.latest, self._wall_ms()))
+        value, key, headers, timestamp = message.content(self._wall_ms())
         return partial(
             self.broker.send,
             message.topic,
             message.partition,
             value,
             key=key,
-            headers=message.headers,
+            headers=headers,
             timestamp=timestamp,
         )

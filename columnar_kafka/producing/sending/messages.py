@@ -5,68 +5,46 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from columnar_kafka import position
+from columnar_kafka.message import plain_message
+from columnar_kafka.producing.accepting.item import Item
+from columnar_kafka.producing.reporting.arrow_call import CallPart
+from columnar_kafka.producing.reporting.outcome import (
+    CallOutcome,
+    FailedRecord,
+    SilentOutcome,
+    SingleOutcome,
+    age,
+)
+from columnar_kafka.producing.reporting.report import OneRow, report_context
 from columnar_kafka.segment.headers import HEADER_BYTES, message_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import confluent_kafka
+    from confluent_kafka import KafkaError
+
     from columnar_kafka.columns.kafka_column import RecordHeaders
+    from columnar_kafka.producing.engine.base import TopicFormat
     from columnar_kafka.producing.engine.record_block import Block
     from columnar_kafka.producing.limits import SegmentLimits
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
+    from columnar_kafka.producing.reporting.outcome import Outcome
     from columnar_kafka.producing.reporting.report import Callback
-    from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["EncodedSegment", "Outgoing", "PlainMessage"]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Outgoing:
+class Outgoing(Item):
     """A message to be sent. `encoded_bytes`, with librdkafka's copy, is 0 once it is released."""
 
+    topic_format: TopicFormat
     partition: int
     accepted_at: float
     charged_bytes: int
     encoded_bytes: int = 0
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class PlainMessage(Outgoing):
-    """A plain message to a topic with a schema: it keeps its place among the segments."""
-
-    topic: str
-    value: Any
-    key: bytes | None
-    timestamp: int
-    headers: RecordHeaders | None
-    callback: Callback
-    limits: SegmentLimits
-    pinned: bool
-    """Whether the user has chosen the partition."""
-
-    @property
-    def nbytes(self) -> int:
-        """Its size on the wire, at most."""
-        return message_bytes(self.key, self.value, self.headers)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class EncodedSegment(Outgoing):
-    """An encoded segment, until its records are reported.
-
-    `headers` are None if the records were given up before they were encoded. `latest` is the latest
-    time of a record.
-    """
-
-    topic_format: TopicFormat
-    block: Block
-    headers: dict[str, bytes] | None
-    latest: int
-    data: Any
-    call: ArrowCall | None = None
-
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-        return self.topic_format.topic
 
     @property
     def limits(self) -> SegmentLimits:
@@ -74,6 +52,162 @@ class EncodedSegment(Outgoing):
         return self.topic_format.limits
 
     @property
+    def rows(self) -> int:
+        """How many records it has."""
+        return 1
+
+    @property
     def nbytes(self) -> int:
         """Its size on the wire, at most."""
+        raise NotImplementedError
+
+    @property
+    def stored(self) -> tuple[int, int, int]:
+        """How many segments it is, how many records they have, and how many bytes."""
+        return 0, 0, 0
+
+    def content(self, now_ms: int) -> tuple[Any, bytes | None, Any, int]:
+        """Return its value, key, headers and timestamp."""
+        raise NotImplementedError
+
+    def moved(self, segmenter: Any, error: KafkaError) -> Item | None:
+        """Return what may go to another partition, as its own is gone; the rest of it fails."""
+        raise NotImplementedError
+
+    def halve(self, segmenter: Any) -> Iterator[Outgoing]:
+        """Yield smaller messages with its records."""
+        yield self
+
+    def outcome(
+        self, error: KafkaError | None, source: confluent_kafka.Message | None = None
+    ) -> Outcome:
+        """Return what became of it; `source` is librdkafka's, if it ever had the message."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PlainMessage(Outgoing):
+    """A plain message to a topic with a schema: it keeps its place among the segments."""
+
+    value: Any
+    key: bytes | None
+    timestamp: int
+    headers: RecordHeaders | None
+    callback: Callback
+    pinned: bool
+    """Whether the user has chosen the partition."""
+
+    @property
+    def nbytes(self) -> int:
+        """See `Outgoing`."""
+        return message_bytes(self.key, self.value, self.headers)
+
+    def content(self, now_ms: int) -> tuple[Any, bytes | None, Any, int]:
+        """See `Outgoing`."""
+        return self.value, self.key, self.headers, self.timestamp
+
+    def end_batches(self, open_batches: Any) -> None:
+        """See `Item`: it chooses the partition, if that is known."""
+        self.partition = open_batches.close(self.topic, self.partition, self.key)
+
+    def place(self, accumulator: Any) -> None:
+        """See `Item`: behind the open batch of the partition."""
+        if self.partition < 0:
+            accumulator.queue.end_batches(self)
+        accumulator.line_up(self)
+
+    def encode(self, segmenter: Any, ready: Any) -> bool:
+        """See `Item`: librdkafka makes a copy."""
+        self.encoded_bytes = self.nbytes
+        segmenter.queue.charge_encoded(self.encoded_bytes)
+        ready.append(self)
+        return True
+
+    def moved(self, segmenter: Any, error: KafkaError) -> Item | None:
+        """See `Outgoing`."""
+        if self.pinned:
+            segmenter.delivery.message_failed(self, error)
+            return None
+        segmenter.queue.release_encoded(self)
+        self.partition = -1
+        return self
+
+    def outcome(
+        self, error: KafkaError | None, source: confluent_kafka.Message | None = None
+    ) -> Outcome:
+        """See `Outgoing`."""
+        if source is not None:
+            return SingleOutcome(plain_message(source), self.callback, error, self.charged_bytes)
+        assert error is not None
+        row = OneRow((self.value, self.key, self.timestamp, self.headers))
+        failed = FailedRecord(
+            self.topic, self.partition, row, error, self.callback, self.accepted_at
+        )
+        return failed.outcome(self.charged_bytes)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class EncodedSegment(Outgoing):
+    """An encoded segment, until its records are reported.
+
+    It has no `headers` and no `data` if the records were given up before they were encoded.
+    `latest` is the latest time of a record.
+    """
+
+    block: Block
+    headers: dict[str, bytes] | None = None
+    latest: int = 0
+    data: Any = b""
+    call: ArrowCall | None = None
+
+    @property
+    def rows(self) -> int:
+        """See `Outgoing`."""
+        return len(self.block)
+
+    @property
+    def nbytes(self) -> int:
+        """See `Outgoing`."""
         return len(self.data) + HEADER_BYTES
+
+    @property
+    def stored(self) -> tuple[int, int, int]:
+        """See `Outgoing`."""
+        return 1, len(self.block), len(self.data)
+
+    def content(self, now_ms: int) -> tuple[Any, bytes | None, Any, int]:
+        """See `Outgoing`."""
+        # Retention works on it; a record from the future must not get its neighbours refused.
+        return self.data, None, self.headers, max(1, min(self.latest, now_ms))
+
+    def moved(self, segmenter: Any, error: KafkaError) -> Any:
+        """See `Outgoing`."""
+        return segmenter.moved(self, error)
+
+    def halve(self, segmenter: Any) -> Iterator[Outgoing]:
+        """See `Outgoing`."""
+        return segmenter.halve(self)  # type: ignore[no-any-return]
+
+    def outcome(
+        self, error: KafkaError | None, source: confluent_kafka.Message | None = None
+    ) -> Outcome:
+        """See `Outgoing`."""
+        count = len(self.block)
+        offset = source.offset() if source is not None and error is None else None
+        if self.call is not None:
+            last = None if offset is None else position.pack(offset, count - 1, count)
+            part = CallPart(count, error, self.partition, last)
+            return CallOutcome(self.call, part, self.charged_bytes)
+        if self.block.is_silent:
+            return SilentOutcome(count, self.charged_bytes, error)
+        context = report_context(
+            self.block,
+            topic=self.topic,
+            partition=self.partition,
+            offset=offset,
+            count=count,
+            error=error,
+            acknowledged=source,
+            latency=age(self.accepted_at),
+        )
+        return self.block.outcome(context, error, self.charged_bytes)

@@ -7,29 +7,33 @@ others. It chooses anew where it has chosen, and so does this; where the user ha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from columnar_kafka.columns import kafka_column
-from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.accepting.item import Item
 from columnar_kafka.producing.sending.arrow_batch import rows_by_partition
 from columnar_kafka.producing.sending.messages import EncodedSegment
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from confluent_kafka import KafkaError
+
+    from columnar_kafka.producing.engine.base import TopicFormat
+    from columnar_kafka.producing.engine.record_block import RecordBlock
     from columnar_kafka.producing.partitioner import Partitioner
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
-    from columnar_kafka.producing.topic_formats import TopicFormat
+    from columnar_kafka.producing.reporting.outcome import Outcome
 
 __all__ = ["MovedRecords"]
 
 
 @dataclass(slots=True, eq=False)
-class MovedRecords:
+class MovedRecords(Item):
     """Records of a segment that was refused. Each owner in turn: sender, accumulator, sender."""
 
     topic_format: TopicFormat
@@ -38,6 +42,8 @@ class MovedRecords:
     call: ArrowCall | None
     accepted_at: float
     charged_bytes: int
+
+    taken_per_row = None  # not as they were accepted
 
     @classmethod
     def of(cls, segment: EncodedSegment) -> MovedRecords:
@@ -49,16 +55,26 @@ class MovedRecords:
         return cls(
             segment.topic_format,
             segment.partition,
-            _block(segment),
+            segment.block.in_arrow(partial(_read, segment)),
             segment.call,
             segment.accepted_at,
             segment.charged_bytes,
         )
 
-    @property
-    def topic(self) -> str:
-        """The topic they go to."""
-        return self.topic_format.topic
+    # --- on their way ---------------------------------------------------------------------------
+
+    def place(self, accumulator: Any) -> None:
+        """See `Item`: before the open batches there."""
+        parts = self.split(accumulator.partitioner, accumulator.partitions(self.topic))
+        accumulator.sealed.extend(parts)
+
+    def blocks(self, segmenter: Any) -> Iterator[tuple[RecordBlock, int]]:
+        """See `Batch`."""
+        yield self.block, self.charged_bytes
+
+    def outcome(self, error: KafkaError) -> Outcome:
+        """See `Item`."""
+        return self.unencoded().outcome(error)
 
     def unpinned(self) -> tuple[MovedRecords | None, MovedRecords | None]:
         """Return those that may go anywhere, and those for which the user has chosen."""
@@ -73,14 +89,14 @@ class MovedRecords:
 
     def split(self, partitioner: Partitioner, partitions: int) -> list[MovedRecords]:
         """Return the records by the partitions where they go now."""
-        found, start = [], 0
+        parts, start = [], 0
         for partition, rows in rows_by_partition(self.block.keys, partitioner, partitions):
             stop = start + len(rows)
             share = self.charged_bytes * stop // len(self.block)
             share -= self.charged_bytes * start // len(self.block)
-            found.append(replace(self._take(rows.to_pylist(), share), partition=partition))
+            parts.append(replace(self._take(rows.to_pylist(), share), partition=partition))
             start = stop
-        return found
+        return parts
 
     def _take(self, rows: Sequence[int], charged_bytes: int) -> MovedRecords:
         return replace(self, block=self.block.take(rows), charged_bytes=charged_bytes)
@@ -91,21 +107,15 @@ class MovedRecords:
             topic_format=self.topic_format,
             partition=self.partition,
             block=self.block,
-            headers=None,
-            latest=0,
-            data=b"",
             accepted_at=self.accepted_at,
             charged_bytes=self.charged_bytes,
             call=self.call,
         )
 
 
-def _block(segment: EncodedSegment) -> RecordBlock:
-    block = segment.block
-    if isinstance(block, RecordBlock):
-        return block
+def _read(segment: EncodedSegment) -> pa.RecordBatch:
+    """Return the columns of a segment as they were produced."""
     assert segment.headers is not None
-    # The core has no rows that can be reordered, but the file that it has written.
     read = Segment(
         topic=segment.topic,
         partition=segment.partition,
@@ -117,12 +127,4 @@ def _block(segment: EncodedSegment) -> RecordBlock:
     if KAFKA_COLUMN in table.column_names:
         table = table.drop_columns([KAFKA_COLUMN])
     columns = [column.combine_chunks() for column in table.columns]
-    rows = range(len(block))
-    return RecordBlock(
-        pa.RecordBatch.from_arrays(columns, schema=segment.topic_format.records.arrow),
-        kafka_column.key_array(list(map(block.key, rows))),
-        kafka_column.timestamp_array(list(map(block.timestamp, rows))),
-        kafka_column.header_array(list(map(block.headers, rows))),
-        list(map(block.callback, rows)),
-        list(map(block.is_pinned, rows)),
-    )
+    return pa.RecordBatch.from_arrays(columns, schema=segment.topic_format.records.arrow)

@@ -12,12 +12,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.engine.native import NativeBatch
-from columnar_kafka.producing.engine.record_block import RecordBlock
-from columnar_kafka.producing.sending.accumulator import MOST_BYTES
+from columnar_kafka.producing.limits import MOST_BYTES
 from columnar_kafka.producing.sending.messages import EncodedSegment
 from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
@@ -26,13 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
-    from columnar_kafka.producing.engine.pure import Batch, Chunk
+    from columnar_kafka.producing.engine.base import Batch, TopicFormat
+    from columnar_kafka.producing.engine.pure import Chunk
     from columnar_kafka.producing.engine.record_block import Block
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
     from columnar_kafka.producing.reporting.delivery import Delivery
-    from columnar_kafka.producing.sending.accumulator import Accumulator
     from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
-    from columnar_kafka.producing.topic_formats import TopicFormat
 
 __all__ = ["Segmenter"]
 
@@ -54,6 +50,18 @@ class _Origin(NamedTuple):
     accepted_at: float
     call: ArrowCall | None = None
     taken_per_row: float | None = None  # bytes, as `RowColumns.take` measured them
+    held_per_row: float = 1.0  # those of Arrow data
+
+    @classmethod
+    def of(cls, batch: Batch | MovedRecords) -> _Origin:
+        """Return those of a batch."""
+        return cls(
+            batch.topic_format,
+            batch.partition,
+            batch.accepted_at,
+            batch.call,
+            batch.taken_per_row,
+        )
 
 
 class Segmenter:
@@ -62,7 +70,6 @@ class Segmenter:
     def __init__(
         self,
         *,
-        accumulator: Accumulator,
         delivery: Delivery,
         queue: RecordQueue,
         tell: Callable[[Callable[[], object]], None],
@@ -71,9 +78,8 @@ class Segmenter:
         self.done = 0
         """How many blocks have been converted and encoded; grows. For any thread."""
         self._tell = tell
-        self._accumulator = accumulator
-        self._delivery = delivery
-        self._queue = queue
+        self.delivery = delivery
+        self.queue = queue
         self._ids = _ids()
         self._density: dict[str, float] = {}  # by topic
         self._small: dict[str, int] = {}  # by topic: small segments in a row
@@ -85,30 +91,28 @@ class Segmenter:
         # A row that failed is kept as it was accepted until it is reported.
         kept = 0 if chunk.block is None else len(chunk.block)
         share = chunk.charged_bytes // max(1, kept + len(bad)) if bad else 0
-        self._queue.adjust_charge(held + share * len(bad) - chunk.charged_bytes)
+        self.queue.charge(held + share * len(bad) - chunk.charged_bytes)
         chunk.charged_bytes = held
         self.done += 1
-        for each in bad:
-            self._delivery.record_failed(each, share)
+        for failed in bad:
+            self.delivery.record_failed(failed, share)
 
-    def encode(self, batch: Batch | NativeBatch | MovedRecords) -> Iterator[EncodedSegment]:
+    def encode(self, batch: Batch | MovedRecords) -> Iterator[EncodedSegment]:
         """Yield the segments of a sealed batch; report what cannot be encoded."""
-        origin = _origin(batch)
-        if not isinstance(batch, MovedRecords):
-            taken_per_row = batch.taken_bytes / max(1, batch.rows)
-            origin = origin._replace(taken_per_row=taken_per_row)
-        for block, charged_bytes in self._blocks(batch):
+        origin = _Origin.of(batch)
+        for block, charged_bytes in batch.blocks(self):
             yield from self._cut(origin, block, charged_bytes)
 
     def encode_some(self, arrow_batch: ArrowBatch) -> Iterator[EncodedSegment]:
         """Take as many rows out of `arrow_batch` as should make one segment; yield its segments."""
+        per_row = max(1.0, arrow_batch.rows.columns.nbytes / len(arrow_batch))
         origin = _Origin(
             arrow_batch.topic_format,
             arrow_batch.partition,
             arrow_batch.accepted_at,
             arrow_batch.call,
+            held_per_row=per_row,
         )
-        per_row = max(1.0, arrow_batch.rows.columns.nbytes / len(arrow_batch))
         density = self._density.get(arrow_batch.topic, _FIRST_DENSITY)
         fitting = int(min(arrow_batch.topic_format.limits.target / density, MOST_BYTES) / per_row)
         block, charged_bytes = arrow_batch.pop(
@@ -120,52 +124,32 @@ class Segmenter:
         """Yield smaller segments of the records, at least two, of one that Kafka rejected."""
         topic_format = rejected.topic_format
         origin = _Origin(topic_format, rejected.partition, rejected.accepted_at, rejected.call)
-        self._queue.release_encoded(rejected)
+        self.queue.release_encoded(rejected)
         pieces = max(2, math.ceil(len(rejected.data) / topic_format.limits.most))
         yield from self._cut_into(pieces, origin, rejected.block, rejected.charged_bytes)
 
     def moved(self, refused: EncodedSegment, error: KafkaError) -> MovedRecords | None:
         """Return the records of a segment that may go to another partition; fail the others."""
-        self._queue.release_encoded(refused)
+        self.queue.release_encoded(refused)
         try:
             movable, pinned = MovedRecords.of(refused).unpinned()
         except Exception as mistake:  # noqa: BLE001 - the records must not go without a report
-            text = "a segment of a partition that is gone could not be read"
-            self._tell(partial(_log.error, text, exc_info=mistake))
-            self._delivery.message_failed(refused, error)
+            self.tell_error("a segment of a partition that is gone could not be read", mistake)
+            self.delivery.message_failed(refused, error)
             return None
         if pinned is not None:
-            self._delivery.message_failed(pinned.unencoded(), error)
+            self.delivery.message_failed(pinned.unencoded(), error)
         return movable
 
-    def unsent(self, batch: Batch | NativeBatch | MovedRecords) -> Iterator[EncodedSegment]:
+    def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
         """Yield the records of a sealed batch that is given up, not encoded."""
-        origin = _origin(batch)
-        for block, charged_bytes in self._blocks(batch):
+        origin = _Origin.of(batch)
+        for block, charged_bytes in batch.blocks(self):
             yield _unencoded(origin, block, charged_bytes)
 
-    def _blocks(self, batch: Batch | NativeBatch | MovedRecords) -> Iterator[tuple[Block, int]]:
-        """Yield a batch's columns and their charged bytes: as one block, if that is possible."""
-        if isinstance(batch, MovedRecords):
-            yield batch.block, batch.charged_bytes
-            return
-        if isinstance(batch, NativeBatch):
-            if batch.block is not None and batch.rows:
-                yield batch.block, batch.taken_bytes
-            return
-        for chunk in batch.chunks:
-            self.convert(chunk)
-        blocks = [chunk.block for chunk in batch.chunks if chunk.block is not None and chunk.block]
-        charged_bytes = sum(chunk.charged_bytes for chunk in batch.chunks)
-        try:
-            whole = [RecordBlock.concat(blocks)] if blocks else []
-        except Exception as error:  # noqa: BLE001 - the records must not go without a report
-            if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
-                text = "chunks could not be joined, and become segments of their own"
-                self._tell(partial(_log.error, text, exc_info=error))
-            yield from ((each, each.nbytes) for each in blocks)
-        else:
-            yield from ((each, charged_bytes) for each in whole)
+    def tell_error(self, text: str, error: Exception) -> None:
+        """Have an error logged that does no record harm, or only those it names."""
+        self._tell(partial(_log.error, text, exc_info=error))
 
     def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> Iterator[EncodedSegment]:
         """Yield the segments of `block`, each below what client, topic and consumers accept."""
@@ -180,7 +164,7 @@ class Segmenter:
                 self._unencodable(origin, block, charged_bytes, error)
             return
         if size <= most:
-            self._queue.charge_encoded(segment.encoded_bytes)
+            self.queue.charge_encoded(segment.encoded_bytes)
             yield segment
         elif len(block) > 1:
             pieces = min(len(block), math.ceil(size / most) + 1)
@@ -202,20 +186,19 @@ class Segmenter:
         except Exception as error:  # noqa: BLE001 - as in `_cut`
             self._unencodable(origin, block, charged_bytes, error)
             return
-        for each, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
+        for piece, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
             share = charged_bytes * stop // len(block) - charged_bytes * start // len(block)
-            if each:
-                yield from self._cut(origin, each, share)
+            if piece:
+                yield from self._cut(origin, piece, share)
 
     def _learn(self, origin: _Origin, block: Block, size: int) -> None:
         """Learn how well this topic's records compress; warn once when segments are too small."""
         topic, rows = origin.topic_format.topic, len(block)
         if origin.taken_per_row is not None:
             taken = int(origin.taken_per_row * rows)
-            self._accumulator.learn(topic, taken_bytes=taken, encoded_bytes=size)
+            origin.topic_format.limits.learn(taken_bytes=taken, encoded_bytes=size)
         elif origin.call is not None:
-            assert isinstance(block, RecordBlock)  # Arrow data
-            seen = size / max(1, block.columns.nbytes)
+            seen = size / (origin.held_per_row * rows)
             self._density[topic] = 0.5 * (self._density.get(topic, seen) + seen)
         small = rows < _SMALL_ROWS and size < _SMALL_BYTES
         count = self._small.get(topic, 0)
@@ -240,7 +223,7 @@ class Segmenter:
     def _fail_one(
         self, origin: _Origin, block: Block, charged_bytes: int, error: KafkaError
     ) -> None:
-        self._delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
+        self.delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
 
     def _to_segment(self, origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
         """Encode a block; raises, besides what encoding does, where it is to be cut in any case."""
@@ -256,7 +239,7 @@ class Segmenter:
             timestamp_min=earliest,
             timestamp_max=latest,
         ).footer()
-        data = block.encode(topic_format, segment, footer)
+        data = block.encode(topic_format.kafka, topic_format.encoder, segment, footer)
         self.done += 1
         return EncodedSegment(
             topic_format=topic_format,
@@ -272,20 +255,12 @@ class Segmenter:
         )
 
 
-def _origin(batch: Batch | NativeBatch | MovedRecords) -> _Origin:
-    call = batch.call if isinstance(batch, MovedRecords) else None
-    return _Origin(batch.topic_format, batch.partition, batch.accepted_at, call)
-
-
 def _unencoded(origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
     """Return records that are reported without having been encoded."""
     return EncodedSegment(
         topic_format=origin.topic_format,
         partition=origin.partition,
         block=block,
-        headers=None,
-        latest=0,
-        data=b"",
         accepted_at=origin.accepted_at,
         charged_bytes=charged_bytes,
         call=origin.call,

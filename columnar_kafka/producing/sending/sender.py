@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.producing.engine.native import NativeBatch
 from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.sending.dispatcher import Dispatcher
 from columnar_kafka.producing.sending.segmenter import Segmenter
-from columnar_kafka.producing.topic_formats import TopicFormat
 from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import ProducerBroker
+    from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
     from columnar_kafka.producing.reporting.delivery import Delivery
-    from columnar_kafka.producing.sending.accumulator import Accumulator, Sealed, Unplaced, Work
-    from columnar_kafka.producing.sending.arrow_batch import Item
+    from columnar_kafka.producing.sending.accumulator import Accumulator, Work
 
 __all__ = ["Sender"]
 
@@ -79,26 +77,20 @@ class Sender:
         broker: ProducerBroker,
         delivery: Delivery,
         message_timeout: float,
-        partitions_known: Callable[[str, int], None] = lambda _topic, _partitions: None,
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Send the records of `queue` to `broker`; `message_timeout` is in seconds.
-
-        `partitions_known` is called with a topic and its number of partitions, after the records
-        that waited for it are in their batches.
-        """
+        """Send the records of `queue` to `broker`; `message_timeout` is in seconds."""
         self._wakeup = _Signal()
         self._progress = _Signal()
         self._stop = _Signal()
         self._queue = queue
+        queue.wake = self.wake
         self._accumulator = accumulator
         self._delivery = delivery
         self._lines: deque[Callable[[], object]] = deque()
         """What is to be logged after the step: a thread that is in a handler of logs may fork."""
-        self._segmenter = Segmenter(
-            accumulator=accumulator, delivery=delivery, queue=queue, tell=self._lines.append
-        )
+        self._segmenter = Segmenter(delivery=delivery, queue=queue, tell=self._lines.append)
         self._dispatcher = Dispatcher(
             broker=broker,
             accumulator=accumulator,
@@ -109,7 +101,6 @@ class Sender:
             wall_ms=wall_ms,
         )
         self._clock = clock
-        self._partitions_known = partitions_known
         self.step = threading.Lock()
         """Held while the thread converts, encodes and sends: not a moment to fork in.
 
@@ -124,8 +115,8 @@ class Sender:
         # What was taken over, until it is dealt with: a step that fails loses nothing of it.
         self._taken: deque[Item] = deque()
         self._filled: deque[tuple[str, int]] = deque()
-        self._sealed: deque[Sealed] = deque()
-        self._given_up: deque[tuple[Unplaced, KafkaError]] = deque()
+        self._sealed: deque[Item] = deque()
+        self._given_up: deque[tuple[Item, KafkaError]] = deque()
         self._thread = threading.Thread(target=self._run, name="columnar-kafka-sender", daemon=True)
 
     def __repr__(self) -> str:
@@ -152,7 +143,7 @@ class Sender:
         if not self.may_wait:
             return 0
         count = self._delivery.collect()
-        if count and (self._dispatcher.has_work or self._queue.under_pressure):
+        if count and (self._dispatcher.has_work or self._queue.usage.is_half_used):
             self.wake()  # there is room again
         return count
 
@@ -305,7 +296,7 @@ class Sender:
         self._take_over(now)
         if flushing:
             self._accumulator.seal_all()
-        elif self._queue.under_pressure:
+        elif self._queue.usage.is_half_used:
             self._accumulator.relieve()
         if purges:
             self._purge()
@@ -321,18 +312,10 @@ class Sender:
         self._filled += self._queue.take_filled()  # first: their batches are among the items then
         self._taken += self._queue.drain()
         while self._taken:
-            item = self._taken[0]
-            try:
-                self._accumulator.add(item, now)
-                if isinstance(item, TopicFormat) and item.limits.partitions is not None:
-                    self._partitions_known(item.topic, item.limits.partitions)
-            except Exception as error:
-                if isinstance(item, TopicFormat | NativeBatch):
-                    raise
-                self._delivery.never_batched(item, KafkaError(KafkaError._FAIL, repr(error)))
+            self._taken[0].enter(self._accumulator, now)
             self._taken.popleft()
         while self._filled:
-            self._accumulator.seal_full(*self._filled[0])
+            self._accumulator.look_at(*self._filled[0])
             self._filled.popleft()
 
     def _hand_on(self, work: Work) -> None:
@@ -343,7 +326,7 @@ class Sender:
             self._dispatcher.line_up(self._sealed[0])
             self._sealed.popleft()
         while self._given_up:
-            self._delivery.never_batched(*self._given_up[0])
+            self._delivery.failed(*self._given_up[0])
             self._given_up.popleft()
 
     def _purge(self) -> None:
@@ -363,6 +346,5 @@ class Sender:
             else:
                 if partitions is not None:
                     self._accumulator.set_partitions(topic, partitions, now)
-                    self._partitions_known(topic, partitions)
                 elif self._clock() - began >= _LOOKUP_TIMEOUT:
                     return  # nobody answers: the others would take as long

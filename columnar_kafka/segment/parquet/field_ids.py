@@ -150,7 +150,6 @@ class ColumnMetaDataField(_Struct):
     STATISTICS = 12
     ENCODING_STATS = 13
     BLOOM_FILTER_OFFSET = 14
-    SIZE_STATISTICS = 16
     GEOSPATIAL_STATISTICS = 17
     LAST = GEOSPATIAL_STATISTICS
     TYPES: ClassVar = {
@@ -167,7 +166,6 @@ class ColumnMetaDataField(_Struct):
         12: STRUCT,
         13: LIST,
         14: I64,
-        16: STRUCT,
         17: STRUCT,
     }
 
@@ -203,8 +201,7 @@ class DataPageHeaderField(_Struct):
     ENCODING = 2
     DEFINITION_LEVEL_ENCODING = 3
     REPETITION_LEVEL_ENCODING = 4
-    STATISTICS = 5
-    TYPES: ClassVar = {1: I32, 2: I32, 3: I32, 4: I32, 5: STRUCT}
+    TYPES: ClassVar = {1: I32, 2: I32, 3: I32, 4: I32}
 
 
 class DictionaryPageHeaderField(_Struct):
@@ -212,7 +209,6 @@ class DictionaryPageHeaderField(_Struct):
 
     NUM_VALUES = 1
     ENCODING = 2
-    IS_SORTED = 3
     TYPES: ClassVar = {1: I32, 2: I32}
 
 

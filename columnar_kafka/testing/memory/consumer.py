@@ -64,27 +64,27 @@ class MemoryConsumer:
             kafka, group, client=client, strategy=strategy, assign=self.assign
         )
         self._committed_only = committed_only
-        self._end_events = end_events
+        self.end_events = end_events
         self._auto_store = auto_store
         self._auto_commit = auto_commit
         self._on_commit = on_commit
         self._next_commit = time.monotonic() + (auto_commit or 0)
         self._lock, self._changed = kafka.lock, kafka.changed  # guards everything below
         self._assigned: dict[Partition, int] = {}  # with the offset that was asked for
-        self._next: dict[Partition, int] = {}  # the partition served longest ago is first
-        self._paused: set[Partition] = set()
+        self.next_offsets: dict[Partition, int] = {}  # the partition served longest ago is first
+        self.paused: set[Partition] = set()
         self._position: dict[Partition, int] = {}
         self._stored: dict[Partition, int] = {}
         self._done: dict[Partition, int] = {}  # the offset that is committed
         self._ended: dict[Partition, int] = {}  # the end that was reported last
-        self._events: deque[Message] = deque()
+        self.events: deque[Message] = deque()
         self._results: deque[tuple[KafkaError | None, Partitions]] = deque()  # for on_commit
-        self._faults: deque[KafkaError] = deque()
+        self.faults: deque[KafkaError] = deque()
 
     def __repr__(self) -> str:
         return (
-            f"<MemoryConsumer of {self._group!r}: {len(self._next)} partitions, "
-            f"{len(self._paused)} paused>"
+            f"<MemoryConsumer of {self._group!r}: {len(self.next_offsets)} partitions, "
+            f"{len(self.paused)} paused>"
         )
 
     @property
@@ -97,13 +97,13 @@ class MemoryConsumer:
     def event(self, error: KafkaError) -> None:
         """Let `poll` return an error event before any message."""
         with self._lock:
-            self._events.append(Message(error=error))
+            self.events.append(Message(error=error))
             self._changed.notify_all()
 
     def fail_next(self, error: KafkaError, *, count: int = 1) -> None:
         """Let the next calls of `committed` and `commit` fail; only synchronous ones raise."""
         with self._lock:
-            self._faults.extend([error] * count)
+            self.faults.extend([error] * count)
 
     def expel(self) -> None:
         """Let the group remove this member: its partitions are lost, and it joins again."""
@@ -130,7 +130,7 @@ class MemoryConsumer:
             self.membership.subscribe(topics, callbacks)
             missing = set(topics) - set(self._kafka.topics())
             for topic in sorted(each for each in missing if not each.startswith("^")):
-                self._events.append(_unavailable(topic))
+                self.events.append(_unavailable(topic))
 
     def close(self) -> None:
         """Revoke the partitions, which commits with auto-commit, and leave the group."""
@@ -156,7 +156,7 @@ class MemoryConsumer:
         self._commit_stored()
         with self._lock:
             self.membership.has_assigned = True
-            self._remove(list(self._next))
+            self._remove(list(self.next_offsets))
             self._add(given)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
@@ -168,7 +168,7 @@ class MemoryConsumer:
         with self._lock:
             self._require_no_group()
             for each in partitions:
-                if key_of(each) in self._next:
+                if key_of(each) in self.next_offsets:
                     raise _error(
                         KafkaError._CONFLICT,
                         f"{each.topic} [{each.partition}] is already part of the current "
@@ -185,7 +185,7 @@ class MemoryConsumer:
         with self._lock:
             self._require_no_group()
             for each in partitions:
-                if key_of(each) not in self._next:
+                if key_of(each) not in self.next_offsets:
                     raise _error(
                         KafkaError._INVALID_ARG,
                         f"{each.topic} [{each.partition}] can't be unassigned since it is not in "
@@ -210,8 +210,10 @@ class MemoryConsumer:
 
     def _remove(self, keys: Iterable[Partition]) -> None:
         for key in keys:
-            for known in (self._assigned, self._next, self._position, self._stored, self._done,
-                          self._ended):  # fmt: skip
+            for known in (
+                *(self._assigned, self.next_offsets, self._position),
+                *(self._stored, self._done, self._ended),
+            ):
                 known.pop(key, None)
 
     def seek(self, partition: TopicPartition) -> None:
@@ -222,7 +224,7 @@ class MemoryConsumer:
         """
         key = key_of(partition)
         with self._lock:
-            if key not in self._next:
+            if key not in self.next_offsets:
                 raise _failed(
                     f"Failed to seek to offset {partition.offset}", KafkaError._UNKNOWN_PARTITION
                 )
@@ -237,38 +239,38 @@ class MemoryConsumer:
         if offset == OFFSET_INVALID:
             self._reset_to(key, end, "no previously committed offset available")
         elif offset == OFFSET_END:
-            self._next[key] = end
+            self.next_offsets[key] = end
         elif offset < 0:
-            self._next[key] = max(0, end - (_TAIL - offset)) if offset <= _TAIL else 0
+            self.next_offsets[key] = max(0, end - (_TAIL - offset)) if offset <= _TAIL else 0
         else:
-            self._next[key] = offset
+            self.next_offsets[key] = offset
 
     def _reset_to(self, key: Partition, offset: int, reason: str) -> None:
         """Apply `reset` to a partition whose offset is missing or out of range."""
         if self._reset == "error":
-            self._next[key] = _STOPPED
-            self._events.append(_event(key, offset, KafkaError._AUTO_OFFSET_RESET, reason))
+            self.next_offsets[key] = _STOPPED
+            self.events.append(_event(key, offset, KafkaError._AUTO_OFFSET_RESET, reason))
         else:
             end = self._end(key)
-            self._next[key] = end if self._reset == "latest" else 0
+            self.next_offsets[key] = end if self._reset == "latest" else 0
 
     def assignment(self) -> list[TopicPartition]:
         """See `ConsumerBroker.assignment`; offsets are those that were assigned."""
         with self._lock:
-            keys = sorted(self._next)
+            keys = sorted(self.next_offsets)
             return [TopicPartition(*key, self._assigned.get(key, OFFSET_INVALID)) for key in keys]
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.pause`."""
         with self._lock:
-            self._paused.update(key_of(each) for each in partitions)
+            self.paused.update(key_of(each) for each in partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
         with self._lock:
             for each in partitions:
-                if (key := key_of(each)) in self._paused:
-                    self._paused.remove(key)
+                if (key := key_of(each)) in self.paused:
+                    self.paused.remove(key)
                     self._ended.pop(key, None)
             self._changed.notify_all()
 
@@ -292,19 +294,19 @@ class MemoryConsumer:
                 step()
 
     def _fetch(self) -> Message | None:
-        if self._events:
-            return self._events.popleft()
-        for key in [each for each in self._next if each not in self._paused]:
+        if self.events:
+            return self.events.popleft()
+        for key in [each for each in self.next_offsets if each not in self.paused]:
             found = self._fetch_from(key)
             if found is not None:
                 return found
-        return self._events.popleft() if self._events else None
+        return self.events.popleft() if self.events else None
 
     def _fetch_from(self, key: Partition) -> Message | None:
         log = self._kafka.log(*key)
-        if log is not None and self._next[key] > len(log):
-            self._reset_to(key, self._next[key], "Broker: Offset out of range")
-        offset = self._next[key]
+        if log is not None and self.next_offsets[key] > len(log):
+            self._reset_to(key, self.next_offsets[key], "Broker: Offset out of range")
+        offset = self.next_offsets[key]
         if log is None or offset == _STOPPED:
             return None
         at, stored = log.find(offset, committed=self._committed_only)
@@ -313,15 +315,15 @@ class MemoryConsumer:
             return stored.message(*key, at)
         if at > offset:  # transaction markers and aborted messages
             self._took(key, at)
-        if self._end_events and self._ended.get(key) != at:
+        if self.end_events and self._ended.get(key) != at:
             self._ended[key] = at
             reason = f"Fetch from broker 1 reached end of partition at offset {at}"
             return _event(key, at, KafkaError._PARTITION_EOF, reason)
         return None
 
     def _took(self, key: Partition, offset: int) -> None:
-        self._next.pop(key)
-        self._next[key] = self._position[key] = offset
+        self.next_offsets.pop(key)
+        self.next_offsets[key] = self._position[key] = offset
         if self._auto_store:
             self._stored[key] = offset
 
@@ -424,14 +426,14 @@ class MemoryConsumer:
         if self._auto_store:
             raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
         with self._lock:
-            known = [each for each in offsets if key_of(each) in self._next]
+            known = [each for each in offsets if key_of(each) in self.next_offsets]
             if offsets and not known:
                 raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
             self._stored |= {key_of(each): each.offset for each in known}
 
     def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
         """Commit stored offsets that are greater than the committed ones; see `commit`."""
-        return self.commit(self._uncommitted(self._next), asynchronous=asynchronous)
+        return self.commit(self._uncommitted(self.next_offsets), asynchronous=asynchronous)
 
     def _uncommitted(self, keys: Iterable[Partition]) -> list[TopicPartition]:
         with self._lock:
@@ -448,7 +450,7 @@ class MemoryConsumer:
 
     def _commit_stored(self, keys: Iterable[Partition] | None = None) -> None:
         """Commit as auto-commit does: nothing stored is no error."""
-        wanted = self._uncommitted(self._next if keys is None else keys)
+        wanted = self._uncommitted(self.next_offsets if keys is None else keys)
         if self._auto_commit is not None and any(each.offset >= 0 for each in wanted):
             self.commit(wanted, asynchronous=True)
 
@@ -460,7 +462,7 @@ class MemoryConsumer:
 
     def _fault(self) -> KafkaError | None:
         with self._lock:
-            return self._faults.popleft() if self._faults else None
+            return self.faults.popleft() if self.faults else None
 
 
 def _error(code: int, reason: str) -> KafkaException:

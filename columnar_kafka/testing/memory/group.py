@@ -44,7 +44,7 @@ class ConsumerGroup:
         self._topics = topics
         self._members: dict[str, Member] = {}
         self._ids = count(1)
-        self._generation = 0
+        self.generation = 0
         self._shared: dict[str, int] = {}
         self._share: _Share = {}
 
@@ -80,24 +80,24 @@ class ConsumerGroup:
         return {name: n for name, n in topics if any(each.wants(name) for each in members)}
 
     def _rebalance(self) -> None:
-        self._generation += 1
+        self.generation += 1
         self._share = {}
 
     def to_revoke(self, member: Member) -> list[Partition]:
         """Return the partitions that a member must revoke before anything else."""
-        return [] if member.generation == self._generation else list(member.owned or ())
+        return [] if member.generation == self.generation else list(member.owned or ())
 
     def joined(self, member: Member) -> bool:
         """Let a member without partitions join this generation; False if it has joined already."""
-        if member.generation == self._generation:
+        if member.generation == self.generation:
             return False
-        member.generation, member.owned = self._generation, None
+        member.generation, member.owned = self.generation, None
         return True
 
     def to_assign(self, member: Member, share: Callable[..., _Share]) -> list[Partition] | None:
         """Return a member's new partitions, once; None until all members have joined."""
         members = self._members.values()
-        if member.owned is not None or any(m.generation != self._generation for m in members):
+        if member.owned is not None or any(m.generation != self.generation for m in members):
             return None
         if not self._share:
             self._shared = self._wanted()

@@ -64,7 +64,8 @@ class Membership:
         return "\0".join((self._name, found[0], str(found[1]))).encode()
 
     @property
-    def _group(self) -> ConsumerGroup:
+    def group(self) -> ConsumerGroup:
+        """The group that it is, or was, a member of."""
         return self._kafka.group(self._name)
 
     def subscribe(
@@ -76,16 +77,16 @@ class Membership:
         with self._lock:
             self._callbacks = {name: each for name, each in callbacks.items() if each is not None}
             if self._member is None:
-                self._member = self._group.join(topics, client=self._client)
+                self._member = self.group.join(topics, client=self._client)
             else:
-                self._group.resubscribe(self._member, topics)
+                self.group.resubscribe(self._member, topics)
             self._changed.notify_all()
 
     def unsubscribe(self) -> None:
         """Drop the subscription; the next steps revoke the partitions and leave the group."""
         with self._lock:
             if self._member is not None:
-                self._group.resubscribe(self._member, ())
+                self.group.resubscribe(self._member, ())
                 self._changed.notify_all()
 
     def leave(self) -> None:
@@ -98,7 +99,7 @@ class Membership:
         finally:
             with self._lock:
                 if self._member is not None:
-                    self._group.leave(self._member)
+                    self.group.leave(self._member)
                     self._member = None
                     self._changed.notify_all()
 
@@ -106,13 +107,13 @@ class Membership:
         """Let the group remove this member, which notices in its next step."""
         with self._lock:
             if self._member is not None:
-                self._group.leave(self._member)
+                self.group.leave(self._member)
                 self.lost = True
                 self._changed.notify_all()
 
     def step(self) -> Callable[[], None] | None:
         """Return the next step of a rebalance, to be called without the lock, or None."""
-        member, group = self._member, self._group
+        member, group = self._member, self.group
         if member is None:
             return None
         owned = list(member.owned or ())
@@ -135,7 +136,7 @@ class Membership:
             self._give_back("revoke", owned)
         finally:
             with self._lock:
-                self._group.joined(member)
+                self.group.joined(member)
                 self._changed.notify_all()
 
     def _lose(self, member: Member, owned: list[Partition]) -> None:
@@ -144,7 +145,7 @@ class Membership:
         finally:
             with self._lock:
                 self.lost = False
-                self._member = self._group.join(member.topics, client=self._client)
+                self._member = self.group.join(member.topics, client=self._client)
 
     def _give_back(self, name: str, owned: list[Partition]) -> None:
         try:

@@ -276,16 +276,6 @@ impl Batch {
     pub fn filling<'a>(&'a self, py: Python<'a>) -> Option<InUse<'a, Filling>> {
         self.0.get(py)
     }
-
-    /// The format of its rows.
-    pub fn format(&self, py: Python<'_>) -> PyResult<Py<RowFormat>> {
-        Ok(self.get(py)?.format.clone_ref(py))
-    }
-
-    /// Whether the batch takes records.
-    pub fn is_open(&self, py: Python<'_>) -> bool {
-        self.filling(py).is_some_and(|filling| filling.is_open())
-    }
 }
 
 impl Filling {

@@ -117,7 +117,7 @@ fn append(batches: &Bound<'_, PyAny>, arguments: &Arguments<'_>) -> Option<PyRes
             batch.into_iter().for_each(|batch| batch.drop_ref(py));
             Some(filled(batches, &topic, partition))
         }
-        Outcome::Closed(topic, partition) => append_first(batches, &topic, partition, arguments),
+        Outcome::Closed(format, partition) => append_first(batches, &format, partition, arguments),
     }
 }
 
@@ -137,14 +137,14 @@ fn filled(
 #[inline(never)]
 fn append_first(
     batches: &Bound<'_, OpenBatches>,
-    topic: &Bound<'_, PyAny>,
+    format: &Bound<'_, PyAny>,
     partition: u32,
     arguments: &Arguments<'_>,
 ) -> Option<PyResult<()>> {
     let py = batches.py();
     let opener = batches.get().try_get(py)?.opener.bind(py).clone();
     let number = partition.into_pyobject(py).ok()?;
-    match py::call2(&opener, topic, number.as_any()).and_then(|is_open| is_open.extract()) {
+    match py::call2(&opener, format, number.as_any()).and_then(|is_open| is_open.extract()) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(error) => return Some(Err(error)),

@@ -12,7 +12,6 @@ use pyo3::types::PyString;
 use crate::produce::arguments::Arguments;
 use crate::produce::batch::{Batch, NewRecord};
 use crate::produce::partitioner::Partitioner;
-use crate::produce::row_format::RowFormat;
 use crate::produce::usage::Usage;
 use crate::python::fork;
 use crate::python::gil::{GilCell, InUse};
@@ -36,19 +35,36 @@ pub struct Open {
     default_callback: Option<Py<PyAny>>,
     /// Called with topic and partition where the sender's thread has work.
     pub filled: Py<PyAny>,
-    /// Called with topic and partition to open a batch there. It returns False where Python has to
-    /// look at the record.
+    /// Called with a topic's format and a partition to open a batch there. It returns False where
+    /// Python has to look at the record.
     pub opener: Py<PyAny>,
 }
 
 struct Topic {
     name: Py<PyAny>,
-    row_format: Py<RowFormat>,
+    /// The package's object for the format of these batches, known by its identity.
+    format: Py<PyAny>,
     sticky: Option<u32>,
     stores_keys: bool,
     stores_headers: bool,
-    /// By partition; their number is the topic's number of partitions.
-    batches: Vec<Option<Py<Batch>>>,
+    /// By partition; their number is the topic's number of partitions, 0 while it is unknown.
+    batches: Vec<Option<OpenBatch>>,
+}
+
+/// An open batch, the core's or Python's own.
+pub struct OpenBatch {
+    item: Py<PyAny>,
+    /// Its records, if they are the core's to append.
+    records: Option<Py<Batch>>,
+}
+
+impl OpenBatch {
+    pub fn drop_ref(self, py: Python<'_>) {
+        self.item.drop_ref(py);
+        if let Some(records) = self.records {
+            records.drop_ref(py);
+        }
+    }
 }
 
 /// What became of a record.
@@ -58,9 +74,9 @@ pub enum Outcome<'py> {
     Full {
         topic: Bound<'py, PyAny>,
         partition: u32,
-        batch: Option<Py<Batch>>,
+        batch: Option<OpenBatch>,
     },
-    /// Not appended: no batch of that topic and partition is open.
+    /// Not appended: no batch of that format and partition is open.
     Closed(Bound<'py, PyAny>, u32),
 }
 
@@ -97,87 +113,107 @@ impl OpenBatches {
         drop(gone);
     }
 
-    /// Append records of a topic here from now on, or with another number of partitions. A new
-    /// format closes the open batches.
-    #[pyo3(signature = (topic, partitions, *, row_format, stores_keys, stores_headers))]
-    fn set_topic(
+    /// Open batches of this format from now on for a topic, and those of another no more. It keeps the
+    /// number of its partitions.
+    #[pyo3(signature = (topic, topic_format, *, stores_keys, stores_headers))]
+    fn set_format(
         &self,
         topic: &Bound<'_, PyString>,
-        partitions: usize,
-        row_format: Py<RowFormat>,
+        topic_format: Py<PyAny>,
         stores_keys: bool,
         stores_headers: bool,
     ) -> PyResult<()> {
         let py = topic.py();
-        entry(py, "OpenBatches.set_topic", || {
-            let batches = (0..partitions).map(|_| None).collect();
+        entry(py, "OpenBatches.set_format", || {
             let name = Ref::of(topic).to_stored();
-            let topic =
-                Topic { name, row_format, sticky: None, stores_keys, stores_headers, batches };
+            let (format, batches) = (topic_format, Vec::new());
+            let topic = Topic { name, format, sticky: None, stores_keys, stores_headers, batches };
             let gone = self.get(py)?.set(py, topic);
             drop(gone);
             Ok(())
         })
     }
 
-    /// Return the partition of a record, if records of that format are appended here.
-    fn place(
+    /// Choose among so many partitions of a topic from now on; 0: its records wait.
+    fn set_partitions(&self, topic: &Bound<'_, PyString>, partitions: usize) -> PyResult<()> {
+        let py = topic.py();
+        entry(py, "OpenBatches.set_partitions", || {
+            let gone = self.get(py)?.topic(topic).map(|topic| topic.set_partitions(partitions));
+            drop(gone);
+            Ok(())
+        })
+    }
+
+    /// Return the partition of a record and the batch that is open there, which may be full. None if
+    /// there is no such partition, or none is known. With a format, only if that is the topic's.
+    #[pyo3(signature = (topic, partition, key, topic_format=None))]
+    fn find(
         &self,
         topic: &Bound<'_, PyString>,
         partition: i64,
         key: Option<&[u8]>,
-        row_format: &Bound<'_, RowFormat>,
-    ) -> PyResult<Option<usize>> {
+        topic_format: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<(usize, Option<Py<PyAny>>)>> {
         let py = topic.py();
-        entry(py, "OpenBatches.place", || {
+        entry(py, "OpenBatches.find", || {
             let mut open = self.get(py)?;
             let partitioner = open.partitioner;
-            let topic = open.topic(topic).filter(|topic| topic.is_of(row_format.get()));
-            let Some(topic) = topic else { return Ok(None) };
+            let is_of = |topic: &&mut Topic| topic_format.is_none_or(|format| topic.is_of(format));
+            let Some(topic) = open.topic(topic).filter(is_of) else { return Ok(None) };
             let partition = match partition {
                 -1 => topic.choose(partitioner, key).map(|partition| partition as usize),
                 partition => usize::try_from(partition).ok(),
             };
-            Ok(partition.filter(|&partition| partition < topic.batches.len()))
+            let place =
+                partition.and_then(|partition| Some((partition, topic.batches.get(partition)?)));
+            Ok(place.map(|(partition, batch)| {
+                (partition, batch.as_ref().map(|batch| batch.item.clone_ref(py)))
+            }))
         })
     }
 
-    /// Return the open batch of a partition, if it takes records.
-    fn batch(&self, topic: &Bound<'_, PyString>, partition: usize) -> PyResult<Option<Py<Batch>>> {
-        let py = topic.py();
-        entry(py, "OpenBatches.batch", || {
-            let mut open = self.get(py)?;
-            let Some(topic) = open.topic(topic) else { return Ok(None) };
-            let batch = topic.batches.get(partition).and_then(Option::as_ref);
-            Ok(batch.filter(|batch| batch.get().is_open(py)).map(|batch| batch.clone_ref(py)))
-        })
-    }
-
-    /// Open a batch, and append `item` to `queue`: both or neither. False: records of its format are not
-    /// appended there any more.
+    /// Open a batch, and append it to `queue`: both or neither. False: batches of that format are not
+    /// opened there any more. `records` are the batch's, if they are the core's to append.
     fn open(
         &self,
         topic: &Bound<'_, PyString>,
         partition: usize,
-        batch: Py<Batch>,
-        item: &Bound<'_, PyAny>,
+        topic_format: &Bound<'_, PyAny>,
+        batch: &Bound<'_, PyAny>,
+        records: Option<Py<Batch>>,
         queue: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let py = topic.py();
         entry(py, "OpenBatches.open", || {
             let append = queue.getattr("append")?; // which makes an object
-            let format = batch.get().format(py)?;
+            let item = Ref::of(batch).to_stored();
             let before;
             {
                 let mut open = self.get(py)?;
-                let topic = open.topic(topic).filter(|topic| topic.is_of(format.get()));
+                let topic = open.topic(topic).filter(|topic| topic.is_of(topic_format));
                 let place = topic.and_then(|topic| topic.batches.get_mut(partition));
                 let Some(place) = place else { return Ok(false) };
-                append.call1((item,))?; // written in C, it makes none
-                before = place.replace(batch);
+                append.call1((batch,))?; // written in C, it makes none
+                before = place.replace(OpenBatch { item, records });
             }
             drop(before);
             Ok(true)
+        })
+    }
+
+    /// Append nothing more to a batch: it is full, or sealed. The next batch without keys may be of another
+    /// partition.
+    fn let_go(
+        &self,
+        topic: &Bound<'_, PyString>,
+        partition: usize,
+        batch: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = topic.py();
+        entry(py, "OpenBatches.let_go", || {
+            let gone = self.get(py)?.topic(topic).map(|topic| topic.let_go(partition, batch));
+            drop(gone);
+            Ok(())
         })
     }
 
@@ -222,15 +258,30 @@ impl OpenBatches {
 }
 
 impl Topic {
-    /// Whether rows of this format are appended here.
-    fn is_of(&self, row_format: &RowFormat) -> bool {
-        std::ptr::eq(self.row_format.get(), row_format) && !row_format.is_given_up()
+    fn is_of(&self, format: &Bound<'_, PyAny>) -> bool {
+        self.format.as_ptr() == format.as_ptr()
     }
 
     /// Have the next records of all partitions go to other batches; return those that were open.
-    fn close(&mut self) -> Vec<Option<Py<Batch>>> {
+    fn close(&mut self) -> Vec<Option<OpenBatch>> {
         self.sticky = None;
         self.batches.iter_mut().map(Option::take).collect()
+    }
+
+    /// Return the open batches of partitions that are gone.
+    fn set_partitions(&mut self, partitions: usize) -> Vec<Option<OpenBatch>> {
+        let gone = self.batches.split_off(partitions.min(self.batches.len()));
+        self.batches.resize_with(partitions, || None);
+        self.sticky = self.sticky.filter(|&sticky| (sticky as usize) < partitions);
+        gone
+    }
+
+    fn let_go(&mut self, partition: usize, batch: &Bound<'_, PyAny>) -> Option<OpenBatch> {
+        let place = self.batches.get(partition)?.as_ref();
+        if place.is_some_and(|open| open.item.as_ptr() != batch.as_ptr()) {
+            return None; // another one is open by now
+        }
+        self.forget(partition)
     }
 
     #[inline(always)]
@@ -247,7 +298,7 @@ impl Topic {
     }
 
     /// Have the next records of a partition go to another batch; return the one that was open.
-    fn forget(&mut self, partition: usize) -> Option<Py<Batch>> {
+    fn forget(&mut self, partition: usize) -> Option<OpenBatch> {
         if self.sticky == u32::try_from(partition).ok() {
             self.sticky = None;
         }
@@ -261,7 +312,7 @@ fn random() -> u32 {
 }
 
 /// What is dropped when the open batches are in use no more: that may run code of the user's.
-type Gone = (Vec<Topic>, Vec<Option<Py<Batch>>>, Vec<Py<PyAny>>);
+type Gone = (Vec<Topic>, Vec<Py<PyAny>>);
 
 impl Open {
     fn clear(&mut self, py: Python<'_>) -> Gone {
@@ -269,7 +320,7 @@ impl Open {
         for object in [&mut self.filled, &mut self.opener] {
             objects.push(std::mem::replace(object, py.None()));
         }
-        (std::mem::take(&mut self.topics), Vec::new(), objects)
+        (std::mem::take(&mut self.topics), objects)
     }
 
     /// The state of a topic.
@@ -278,21 +329,14 @@ impl Open {
         Some(&mut self.topics[index])
     }
 
-    fn set(&mut self, py: Python<'_>, topic: Topic) -> Gone {
+    fn set(&mut self, py: Python<'_>, mut topic: Topic) -> Option<Topic> {
         let Some(index) = self.find(Ref::of_stored(py, &topic.name)) else {
             self.topics.push(topic);
-            return Gone::default();
+            return None;
         };
         let known = &mut self.topics[index];
-        if known.row_format.as_ptr() != topic.row_format.as_ptr() {
-            let before = std::mem::replace(known, topic);
-            return (vec![before], Vec::new(), Vec::new());
-        }
-        let partitions = topic.batches.len();
-        let gone = known.batches.split_off(partitions.min(known.batches.len()));
-        known.batches.resize_with(partitions, || None);
-        known.sticky = known.sticky.filter(|&sticky| (sticky as usize) < partitions);
-        (vec![topic], gone, Vec::new())
+        topic.set_partitions(known.batches.len());
+        Some(std::mem::replace(known, topic))
     }
 
     fn close(
@@ -300,7 +344,7 @@ impl Open {
         topic: &Bound<'_, PyString>,
         partition: i64,
         key: Option<&[u8]>,
-    ) -> (i64, Option<Py<Batch>>) {
+    ) -> (i64, Option<OpenBatch>) {
         let partitioner = self.partitioner;
         let Some(topic) = self.topic(topic) else { return (partition, None) };
         let chosen = match partition {
@@ -317,7 +361,8 @@ impl Open {
         let Some(partition) = self.appending.take() else { return false };
         let batch =
             self.topics.get(self.last).and_then(|topic| topic.batches.get(partition as usize));
-        if let Some(mut filling) = batch.and_then(|batch| batch.as_ref()?.get().filling(py)) {
+        let records = batch.and_then(|batch| batch.as_ref()?.records.as_ref());
+        if let Some(mut filling) = records.and_then(|records| records.get().filling(py)) {
             filling.give_up();
         }
         true
@@ -325,10 +370,16 @@ impl Open {
 
     fn visit(&self, visit: &PyVisit<'_>) -> Option<Result<(), PyTraverseError>> {
         let batches = self.topics.iter().flat_map(|topic| topic.batches.iter().flatten());
-        let mut objects = [&self.filled, &self.opener].into_iter();
+        let formats = self.topics.iter().map(|topic| &topic.format);
+        let mut objects = [&self.filled, &self.opener].into_iter().chain(formats);
         let result = (objects.try_for_each(|object| visit.call(object)))
             .and_then(|()| self.default_callback.iter().try_for_each(|each| visit.call(each)))
-            .and_then(|()| batches.into_iter().try_for_each(|batch| visit.call(batch)));
+            .and_then(|()| {
+                batches.into_iter().try_for_each(|batch| {
+                    visit.call(&batch.item)?;
+                    batch.records.iter().try_for_each(|records| visit.call(records))
+                })
+            });
         Some(result)
     }
 
@@ -385,9 +436,10 @@ impl Open {
             return None;
         }
         let name = |topic: &Topic| topic.name.bind(py).clone();
-        let closed = |topic: &Topic| Some(Outcome::Closed(name(topic), partition as u32));
+        let closed =
+            |topic: &Topic| Some(Outcome::Closed(topic.format.bind(py).clone(), partition as u32));
         let Some(batch) = topic.batches.get(partition)? else { return closed(topic) };
-        let mut batch = batch.get().filling(py)?;
+        let mut batch = batch.records.as_ref()?.get().filling(py)?;
         if !batch.is_open() {
             return closed(topic);
         }

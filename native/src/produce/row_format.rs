@@ -101,17 +101,19 @@ impl RowFormat {
             Ok(Self { fields, row_size, leaf_sizes, most_decoded, given_up, rows })
         })
     }
+
+    /// Whether no row is appended any more.
+    #[getter]
+    #[inline(always)]
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Relaxed)
+    }
 }
 
 impl RowFormat {
     /// Append no row any more: the core has panicked on one.
     pub fn give_up(&self) {
         self.given_up.store(true, Relaxed);
-    }
-
-    #[inline(always)]
-    pub fn is_given_up(&self) -> bool {
-        self.given_up.load(Relaxed)
     }
 
     /// Append rows; None while somebody else does.

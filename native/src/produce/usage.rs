@@ -46,22 +46,36 @@ impl Usage {
     }
 
     /// Append `item` to `items`, and charge its memory and its number of records: both or neither, with
-    /// no signal in between.
+    /// no signal in between. Return whether half of a bound is used since then.
     fn accept(
         &self,
         items: &Bound<'_, PyAny>,
         item: &Bound<'_, PyAny>,
         nbytes: i64,
         records: i64,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         items.call_method1(intern!(items.py(), "append"), (item,))?;
+        let was_half_used = self.is_half_used();
         self.charge(nbytes, records);
-        Ok(())
+        Ok(self.is_half_used() && !was_half_used)
     }
 
-    /// Charge so many bytes more, or fewer, for records that are accepted.
-    fn adjust(&self, nbytes: i64) {
-        self.charge(nbytes, 0);
+    /// Charge so many bytes and records more, or fewer.
+    ///
+    /// The GIL is held meanwhile, so nothing is lost between reading and writing; an atomic addition
+    /// would cost what several fields of a row do.
+    #[pyo3(signature = (nbytes, records=0))]
+    #[inline(always)]
+    pub fn charge(&self, nbytes: i64, records: i64) {
+        self.bytes.store(self.bytes() + nbytes, Relaxed);
+        self.records.store(self.records() + records, Relaxed);
+    }
+
+    /// Whether half of a bound is used.
+    #[getter]
+    #[inline(always)]
+    pub fn is_half_used(&self) -> bool {
+        2 * self.bytes() >= self.max_bytes || 2 * self.records() >= self.max_records
     }
 
     /// Give back what `held` has charged, and set that to 0: both, with no signal in between.
@@ -137,19 +151,5 @@ impl Usage {
     pub fn has_room(&self, nbytes: usize) -> bool {
         let (bytes, records) = (self.bytes(), self.records());
         records == 0 || (bytes + nbytes as i64 <= self.max_bytes && records < self.max_records)
-    }
-
-    /// The GIL is held meanwhile, so nothing is lost between reading and writing; an atomic addition
-    /// would cost what several fields of a row do.
-    #[inline(always)]
-    pub fn charge(&self, nbytes: i64, records: i64) {
-        self.bytes.store(self.bytes() + nbytes, Relaxed);
-        self.records.store(self.records() + records, Relaxed);
-    }
-
-    /// Whether half of a bound is used.
-    #[inline(always)]
-    pub fn is_half_used(&self) -> bool {
-        2 * self.bytes() >= self.max_bytes || self.records() >= self.max_records / 2
     }
 }

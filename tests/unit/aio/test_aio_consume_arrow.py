@@ -11,6 +11,7 @@ import polars
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
+from inside import fail_next_call, is_closing
 from tables import CONFIG, numbers, put
 
 from columnar_kafka import ConfigError, SchemaError, SegmentError
@@ -45,7 +46,7 @@ async def consuming(
         await consumer.assign([TopicPartition("t", 0, 0)])
         yield consumer
     finally:
-        if not consumer._closing:
+        if not is_closing(consumer):
             await consumer.close()
 
 
@@ -135,7 +136,7 @@ async def test_what_a_callback_raised_comes_first(kafka) -> None:
     put(kafka, numbers(0))
 
     async with consuming(kafka) as consumer:
-        consumer._undelivered._error = KeyError("of a callback")
+        fail_next_call(consumer, KeyError("of a callback"))
         with pytest.raises(KeyError):
             await consumer.consume_arrow(9, 0)
         assert (await consumer.consume_arrow(9, 0)).num_rows == 3

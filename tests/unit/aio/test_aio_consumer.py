@@ -14,6 +14,7 @@ import confluent_kafka.aio
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from inside import ending_of, inbox_of, turn_of, wrapped_consumer
 from support import run_coroutine
 
 from columnar_kafka import Consumer
@@ -215,7 +216,7 @@ async def test_a_call_returns_what_the_consumers_own_returns(make: Any, name: st
 
 
 async def test_a_timeout_that_is_no_number_is_refused_without_waiting_for_a_turn(make: Any) -> None:
-    async with make() as consumer, consumer._turn:
+    async with make() as consumer, turn_of(consumer):
         with pytest.raises(TypeError, match="must be real number"):
             await asyncio.wait_for(consumer.poll("1"), 10)
 
@@ -224,7 +225,7 @@ def test_another_loop_is_told_so(make: Any) -> None:
     consumer = run_and_return(make)
     with pytest.raises(RuntimeError, match="belongs to another event loop"):
         asyncio.run(consumer.poll(0))
-    consumer._consumer.close()
+    wrapped_consumer(consumer).close()
 
 
 def run_and_return(made: Callable[[], Any]) -> Any:
@@ -615,7 +616,7 @@ async def test_the_logger_is_used_on_the_loop(
     told: list[Any] = []
 
     async with make(logger=Logger()) as consumer:
-        logger = LoopLogger(consumer._inbox, Logger())
+        logger = LoopLogger(inbox_of(consumer), Logger())
         await asyncio.to_thread(logger.log, 4, "text")
         await getattr(consumer, name)(*arguments)
         await asyncio.sleep(0)
@@ -633,7 +634,7 @@ async def test_a_line_is_logged_while_a_poll_waits(make: Any) -> None:
 
     async with make() as consumer:
         waiting = asyncio.create_task(consumer.poll())
-        logger = LoopLogger(consumer._inbox, Logger())
+        logger = LoopLogger(inbox_of(consumer), Logger())
         await asyncio.to_thread(logger.log, 4, "text")
         await asyncio.wait_for(logged.wait(), 10)
         assert not waiting.done()
@@ -664,7 +665,7 @@ def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
             loop.run_until_complete(asyncio.sleep(0))
         for task in asyncio.all_tasks(loop):
             task.get_coro().close()  # type: ignore[union-attr]
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's, for tasks that are left
         loop.close()
         with pytest.raises(RuntimeError, match="event loop is closed"):
             waiting.result(20)
@@ -714,7 +715,7 @@ async def test_a_cancelled_close_goes_on(kafka: FakeKafka, make: Any) -> None:
     await consumer.subscribe(["t"])
     assert number(await consumer.poll()) == 0
     await gate.cancel(consumer.close())
-    await consumer._ending
+    await ending_of(consumer)
     async with make() as other:
         await other.subscribe(["t"])
         assert number(await other.poll()) == 1
@@ -757,4 +758,4 @@ def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
     consumer = run_coroutine(main)
     assert left[0].cancelled()
     consumer.executor.shutdown()
-    consumer._consumer.close()
+    wrapped_consumer(consumer).close()

@@ -14,6 +14,7 @@ import confluent_kafka.aio
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from inside import pipeline_of, poller_of, settings_of, wrapped_producer
 from pipeline import CODES
 from support import Reports, run_coroutine
 
@@ -77,7 +78,7 @@ def test_it_has_the_methods_of_confluent_kafkas_and_three_more() -> None:
 
 
 def test_it_has_the_arguments_of_producers_produce_arrow() -> None:
-    wrapped = AIOProducer._producer_class.produce_arrow
+    wrapped = AIOProducer._producer_class.produce_arrow  # noqa: SLF001 - its subclasses'
     ours = inspect.signature(AIOProducer.produce_arrow).parameters
     assert [(each.name, each.default) for each in ours.values()] == [
         (each.name, each.default) for each in inspect.signature(wrapped).parameters.values()
@@ -99,7 +100,7 @@ def test_confluent_kafkas_buffer_arguments_are_settings_here(
     async def main() -> Any:
         conf = {"columnar.encoding": "parquet", "linger.ms": 0} | config
         async with on_memory(conf, batch_size=7, buffer_timeout=2.0) as producer:
-            return producer._producer._settings
+            return settings_of(wrapped_producer(producer))
 
     settings = run_coroutine(main)
     assert (settings.segment_rows, settings.linger) == (rows, linger)
@@ -237,8 +238,8 @@ async def test_who_comes_when_there_is_room_again_comes_after_who_waited(
         waiting = asyncio.create_task(producer.produce("t", {"n": 1}))
         await asyncio.sleep(0)
         kafka.release()
-        producer._producer.flush()  # there is room now, and the loop had no turn to say so
-        assert len(producer._producer) == 0
+        wrapped_producer(producer).flush()  # there is room now, and the loop had no turn to say so
+        assert len(wrapped_producer(producer)) == 0
         await producer.produce("t", {"n": 2})
         assert waiting.done()
     assert numbers(kafka) == [0, 1, 2]
@@ -346,7 +347,7 @@ async def test_an_async_delivery_callback_has_ended_when_close_returns(make: Any
     seen: list[Any] = []
 
     async def report(error: Any, message: Any) -> None:
-        await asyncio.wait({producer._poller.ended})
+        await asyncio.wait({poller_of(producer).ended})
         for _ in range(100):  # turns of the loop; a `close` that waits for nobody takes a few
             await asyncio.sleep(0)
         seen.append((error, message.value()))
@@ -491,7 +492,7 @@ def test_produce_runs_on_the_loop_reports_do_not_and_the_end_does_not(make: Any)
             await producer.set_schema("t", SCHEMA)
             future = await producer.produce("t", {"n": 1})
             await future
-            poller = producer._poller._thread.ident
+            poller = poller_of(producer).thread.ident
         assert isinstance(poller, int)
         return poller
 
@@ -546,7 +547,7 @@ async def test_a_record_is_outstanding_until_its_future_is_done(make: Any) -> No
     async with make() as producer:
         await producer.set_schema("t", SCHEMA)
         future = await producer.produce("t", {"n": 1})
-        producer._producer.flush()  # its report has run, and the loop had no turn since
+        wrapped_producer(producer).flush()  # its report has run, and the loop had no turn since
         assert not future.done()
         assert len(producer) == 1
         await future
@@ -701,7 +702,7 @@ async def test_close_waits_for_calls_that_use_the_producer(make: Any) -> None:
     def list_topics(self: Any) -> None:
         started.set()
         go_on.wait(30)
-        closed.append(self._pipeline.unusable is not None)
+        closed.append(pipeline_of(self).unusable is not None)
 
     producer = make({"list_topics": list_topics})
     call = asyncio.create_task(producer.list_topics())
@@ -766,7 +767,7 @@ async def test_a_dropped_producer_sends_what_it_has_and_ends(kafka: FakeKafka, m
     producer = make(columnar__linger__ms=60_000)
     await producer.set_schema("t", SCHEMA)
     future = await producer.produce("t", {"n": 1})
-    poller = producer._poller._thread
+    poller = poller_of(producer).thread
     del producer
     assert (await future).value() == {"n": 1}
     await asyncio.to_thread(poller.join, 10)
@@ -782,7 +783,7 @@ def test_a_loop_that_is_closed_loses_no_record(kafka: FakeKafka, make: Any) -> N
         return producer
 
     producer = run_coroutine(main)
-    poller = producer._poller._thread
+    poller = poller_of(producer).thread
     del producer
     poller.join(60)
     assert numbers(kafka) == [1]

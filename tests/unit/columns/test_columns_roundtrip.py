@@ -154,9 +154,10 @@ def test_a_record_holds_a_half_float_and_a_pair_of_required_values_that_may_be_n
     schema = pa.schema([("r", record), ("m", inside)])
     value = {"half": 0.5, "pair": pair}
     rows = [{"r": value, "m": {"k": [value, None], "l": None}}, {"r": None, "m": None}]
-    builder = RowColumns(RecordSchema.parse(schema)).builder()
+    columns = RowColumns(RecordSchema.parse(schema))
+    builder = columns.builder()
     for row in rows:
-        builder.append(builder._columns.take(row)[0])
+        builder.append(columns.take(row)[0])
     batch, refused = builder.finish()
     assert refused == {}
     assert to_rows(batch) == rows
@@ -175,9 +176,10 @@ def test_rows_come_back_as_they_went_in(
     schema, rows = table
     others = data.draw(st.lists(OTHERS, min_size=len(rows), max_size=len(rows)))
     parsed = RecordSchema.parse(schema)
-    builder = RowColumns(parsed).builder()
+    columns = RowColumns(parsed)
+    builder = columns.builder()
     for row in rows:
-        builder.append(builder._columns.take(row)[0])
+        builder.append(columns.take(row)[0])
     batch, refused = builder.finish()
     assert refused == {}
     keys, times, headers = map(list, zip(*others, strict=True))

@@ -1,60 +1,16 @@
-"""Columns that are converted without pyarrow equal those that pyarrow would return."""
+"""Columns hold the values that they were made of."""
 
 from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from columnar_kafka.columns.from_rows.converters import converter
-
-ZONES = st.one_of(
-    st.none(),
-    st.sampled_from(
-        [
-            dt.timezone.utc,
-            dt.timezone(dt.timedelta(hours=5, minutes=30)),
-            dt.timezone(dt.timedelta(hours=-9)),
-        ]
-    ),
-    st.sampled_from(["UTC", "Europe/Paris", "America/New_York"]).map(zoneinfo.ZoneInfo),
-)
-
-
-def outcome(convert: Any, values: Any) -> Any:
-    """Return the array, or None if the values cannot be converted."""
-    try:
-        return convert(values)
-    except (ValueError, OverflowError, TypeError):
-        return None
-
-
-@given(
-    st.sampled_from([pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in ("UTC",)]),
-    st.lists(st.none() | st.datetimes(timezones=ZONES) | st.integers(-(1 << 40), 1 << 40)),
-)
-def test_instants_of_any_zone_are_the_same(arrow: pa.DataType, values: list[Any]) -> None:
-    expected = outcome(lambda each: pa.array(each, type=arrow), values)
-    found = outcome(converter(arrow), values)
-    assert found == expected
-    if found is not None:
-        found.validate(full=True)
-
-
-@given(
-    st.sampled_from([pa.timestamp(unit) for unit in ("ms", "us", "ns")]),
-    st.lists(st.none() | st.datetimes()),
-)
-def test_local_times_are_the_same(arrow: pa.DataType, values: list[Any]) -> None:
-    expected = outcome(lambda each: pa.array(each, type=arrow), values)
-    assert outcome(converter(arrow), values) == expected
 
 
 def test_an_hour_that_repeats_counts_as_two() -> None:

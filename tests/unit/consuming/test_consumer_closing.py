@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from inside import broker_of
 from support import eventually
 
 from columnar_kafka.consuming.group import commits as module
@@ -232,7 +233,7 @@ def test_a_close_that_is_interrupted_while_it_leaves_does_not_commit_any_more(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(consumer._broker, "poll", interrupt)
+    monkeypatch.setattr(broker_of(consumer), "poll", interrupt)
     with pytest.raises(KeyboardInterrupt):
         consumer.close()
     assert left != []

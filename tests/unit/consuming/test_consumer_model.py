@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from inside import broker_of, commits_of
 from segments import segment
 
 from columnar_kafka import SegmentError, position
@@ -488,7 +489,7 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
     def refuse(*_: Any, **__: Any) -> None:
         raise KafkaException(KafkaError(KafkaError._FATAL))
 
-    monkeypatch.setattr(consumer._broker, "commit", refuse)
+    monkeypatch.setattr(broker_of(consumer), "commit", refuse)
     consumer.assign([TopicPartition("t", 0, 0)])
     found, errors = [], 0
     for _ in range(100):
@@ -514,7 +515,7 @@ def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> No
     def send(offsets: list[TopicPartition], **_: Any) -> None:
         sent.append(offsets[0].offset)
 
-    monkeypatch.setattr(consumer._broker, "commit", send)
+    monkeypatch.setattr(broker_of(consumer), "commit", send)
     consumer.assign([TopicPartition("t", 0, 0)])
 
     def take(count: int) -> None:
@@ -524,7 +525,7 @@ def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> No
 
     take(5)
     assert sent == [1]
-    consumer._commits.answered(None, [TopicPartition("t", 0, 1)])
+    commits_of(consumer).answered(None, [TopicPartition("t", 0, 1)])
     take(5)
     assert sent == [1, 5]
 

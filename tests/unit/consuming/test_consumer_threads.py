@@ -13,6 +13,7 @@ import pytest
 import support
 import tables
 from confluent_kafka import TopicPartition
+from inside import broker_of, feed_of
 
 from columnar_kafka import position
 from columnar_kafka.consuming.arrow.projection import Projection
@@ -236,7 +237,7 @@ def test_threads_that_wait_for_ever_learn_that_another_has_closed_the_consumer()
             consumer.poll()
 
     def close() -> None:
-        support.eventually(lambda: consumer._feed._turn._owner)
+        support.eventually(lambda: feed_of(consumer).turn.owner)
         consumer.close()
 
     run_all(wait, wait, wait, close)
@@ -249,8 +250,8 @@ class InPoll:
         self.consumer = tables.assigned_consumer(kafka)
         self.found: list[Any] = []
         self._entered, self._go = threading.Event(), threading.Event()
-        self._poll = self.consumer._broker.poll
-        self.consumer._broker.poll = self._held_up
+        self._poll = broker_of(self.consumer).poll
+        broker_of(self.consumer).poll = self._held_up
 
     def _held_up(self, timeout: float) -> Any:
         fetched = self._poll(timeout)
@@ -271,7 +272,7 @@ class InPoll:
             function(self.consumer)
 
         def let_go() -> None:
-            support.eventually(lambda: self.consumer._feed._turn._priority)
+            support.eventually(lambda: feed_of(self.consumer).turn.priority)
             self._go.set()
 
         run_all(self._take, call, let_go)
@@ -318,8 +319,8 @@ class TakenInCommits:
     def __init__(self, consumer: Any) -> None:
         self.found: list[Any] = []
         self._consumer = consumer
-        self._commit = consumer._broker.commit
-        consumer._broker.commit = self._take
+        self._commit = broker_of(consumer).commit
+        broker_of(consumer).commit = self._take
 
     def _take(self, offsets: Any, *, asynchronous: bool) -> Any:
         run_all(lambda: self.found.extend(map(value_of, self._consumer.consume(1, 0.0))))

@@ -359,11 +359,11 @@ def test_the_end_of_a_partition_is_an_event_at_the_next_offsets_start() -> None:
     one = reader(threes(1))
     end = KafkaError(KafkaError._PARTITION_EOF)
     one.numbers(3)
-    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    one.broker.events.append(Message(topic="t", partition=0, offset=1, error=end))
     assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
     assert one.offsets.delivered == {P0: MAX_ROWS}
     one.seek(P0, MAX_ROWS)
-    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    one.broker.events.append(Message(topic="t", partition=0, offset=1, error=end))
     assert one.take(1) == [(MAX_ROWS, "_PARTITION_EOF")]
     assert one.offsets.delivered == {}
 
@@ -567,13 +567,13 @@ def test_while_the_group_cannot_be_asked_poll_keeps_to_its_timeout_and_loses_not
     assert one.feed.next(1.0) is None
     assert one.clock.now == pytest.approx(1.0, abs=0.11)
     assert one.feed.next(0) is None
-    one.broker._faults.clear()
+    one.broker.faults.clear()
     assert one.numbers() == [2, 10, 11, 12]
 
 
 def test_while_the_group_cannot_be_asked_librdkafka_is_served_and_not_asked_all_the_time() -> None:
     one = Reader(threes(0)).begin(start(OFFSET_STORED))
-    put(one.broker._kafka, [0])
+    put(one.broker.kafka, [0])
     one.broker.fail_next(KafkaError(KafkaError._TRANSPORT), count=1000)
     assert one.feed.next(2.0) is None
     assert 10 <= len(one.broker.lookups) <= 25
@@ -739,7 +739,7 @@ def test_the_end_of_a_partition_stays_reached_when_it_goes_on() -> None:
     kafka = threes(1)
     one = Reader(kafka)
     one.broker = Broker(kafka, one.clock)
-    one.broker._end_events = True
+    one.broker.end_events = True
     one.feed = Feed(one.broker, one.offsets, clock=one.clock, partition_eof=True)
     one.begin(start())
     assert one.numbers(4) == [0, 1, 2, "_PARTITION_EOF"]
@@ -939,7 +939,7 @@ def test_the_end_of_a_paused_partition_waits_behind_its_records() -> None:
     one.numbers(1)
     one.pause(P0)
     end = KafkaError(KafkaError._PARTITION_EOF)
-    one.broker._events.append(Message(topic="t", partition=0, offset=1, error=end))
+    one.broker.events.append(Message(topic="t", partition=0, offset=1, error=end))
     one.broker.event(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     assert one.numbers() == ["_ALL_BROKERS_DOWN"]
     one.resume(P0)
@@ -1191,10 +1191,10 @@ def test_what_is_held_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPat
         got += one.numbers(1)
         most = max(most, len(one.feed.buffer.buffered))
     assert most == 3
-    assert one.broker._paused == {P0}
+    assert one.broker.paused == {P0}
     got += one.numbers(100)
     assert got == list(range(120))
-    assert one.broker._paused == set()
+    assert one.broker.paused == set()
     resumed: list[Any] = []
     monkeypatch.setattr(one.broker, "resume", resumed.append)
     assert one.numbers(1) == resumed == []  # once was enough
@@ -1226,7 +1226,7 @@ def test_a_partition_assigned_while_others_are_held_back_is_held_back_too(
     one = reader(kafka)
     serve(one, 3)
     one.feed.assign([start(key=P1)])
-    one.broker._next[P1] = 0  # incrementally
+    one.broker.next_offsets[P1] = 0  # incrementally
     serve(one, 20)
     assert len(one.feed.buffer.buffered) == 3
     got = one.numbers(200)
@@ -1251,10 +1251,10 @@ def test_a_partition_that_the_user_paused_stays_paused_when_holding_back_ends(
         kafka.append("t", 1, b"%d" % n)
     one = Reader(kafka).begin(start(), start(key=P1))
     serve(one, 8)
-    assert one.broker._paused == {P0, P1}
+    assert one.broker.paused == {P0, P1}
     one.pause(P1)
     one.numbers(200)
-    assert one.broker._paused == {P1}
+    assert one.broker.paused == {P1}
     assert sum(map(len, one.feed.buffer.parked.values())) <= 2
     one.resume(P1)
     assert one.numbers()[-1:] == [b"4"]
@@ -1473,12 +1473,12 @@ class Reading(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def the_group_cannot_be_asked(self, count: int) -> None:
-        self.reader.broker._faults.clear()
+        self.reader.broker.faults.clear()
         self.reader.broker.fail_next(KafkaError(KafkaError._TRANSPORT), count=count)
         message = self.reader.feed.next(0.3)
         if message is not None:
             self.expect(message)
-        self.reader.broker._faults.clear()
+        self.reader.broker.faults.clear()
 
     @rule()
     def take_a_segment(self) -> None:
@@ -1548,10 +1548,10 @@ class Reading(RuleBasedStateMachine):
         index = data.draw(st.integers(0, len(self.entries[key]) - 1))
         entry = self.entries[key][index]
         wanted = self.reader.offsets.committables([start(entry.at, key)])
-        self.reader.broker._faults.clear()
+        self.reader.broker.faults.clear()
         self.reader.broker.commit(wanted, asynchronous=False)
         self.reader.offsets.mark_committed(wanted)
-        known = self.reader.offsets._segments.get(key, {})
+        known = self.reader.offsets.segments.get(key, {})
         self.stored[key] = index if entry.offset in known else self.first_of(key, index)
         self.known[key] = self.stored[key]
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import tables
 from confluent_kafka import OFFSET_STORED, KafkaError, KafkaException, TopicPartition
+from inside import callback_errors_of
 from interrupting import Interrupted, Interrupter
 from segments import segment
 from support import examples, is_long, places
@@ -396,7 +397,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
 
     def took(at: set[int]) -> int:
         consumer = tables.assigned_consumer(fake, **{"enable.auto.commit": False})
-        consumer._errors.append(ZeroDivisionError("of a callback"))
+        callback_errors_of(consumer).append(ZeroDivisionError("of a callback"))
         interrupter = Interrupter(
             *MODULES,
             sys.modules["columnar_kafka.consuming.consumer"],
@@ -408,7 +409,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
         for _ in range(2):
             with suppress(Interrupted, ZeroDivisionError):
                 taken += values_of(interrupter.run(lambda: TAKES[name](consumer)))
-        consumer._errors.clear()
+        callback_errors_of(consumer).clear()
         left = [each.value()["n"] for each in consumer.consume(99, 0.02)]
         assert taken + left == list(range(9)), at
         consumer.close()

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+from inside import feed_of
 from tables import CONFIG, assigned_consumer, numbers, put
 
 from columnar_kafka import ConfigError, Lag, position
@@ -167,7 +168,7 @@ def test_before_its_first_row_a_segment_has_all_its_records(kafka) -> None:
     put(kafka, numbers(0, 5))
     consumer = assigned_consumer(kafka, at=3)  # the rows begin at 2^20 - 5
     assert lag(consumer) == (1, 1, False)
-    consumer._feed.poller.serve(0)
+    feed_of(consumer).poller.serve(0)
     assert lag(consumer) == (1, 5, True)
 
 

@@ -19,23 +19,23 @@ def query(*, error: Exception | None = None, is_active: bool = True) -> Any:
 
 
 def test_a_query_that_runs_is_left_alone() -> None:
-    with_spark._check(query())
+    with_spark.check(query())
 
 
 def test_a_query_that_has_ended_is_told() -> None:
     with pytest.raises(LakeError, match="the table is gone"):
-        with_spark._check(query(error=ERROR, is_active=False))
+        with_spark.check(query(error=ERROR, is_active=False))
     with pytest.raises(RuntimeError, match="the Spark stream stopped by itself"):
-        with_spark._check(query(is_active=False))
+        with_spark.check(query(is_active=False))
 
 
 def test_an_ingestor_that_has_ended_is_told() -> None:
     run: Future[Any] = Future()
-    without_spark._check(run)
+    without_spark.check(run)
     run.set_result(None)
     with pytest.raises(RuntimeError, match="the ingestor stopped by itself"):
-        without_spark._check(run)
+        without_spark.check(run)
     run = Future()
     run.set_exception(ERROR)
     with pytest.raises(LakeError, match="the table is gone"):
-        without_spark._check(run)
+        without_spark.check(run)

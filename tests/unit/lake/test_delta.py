@@ -201,7 +201,7 @@ def test_commits_that_come_while_the_history_is_read_change_nothing(lake: DeltaL
     opened, table = DeltaTable(str(lake.root)), lake.table()
     put(lake.table(), range(5))
     put(lake.table(), range(6))
-    table._open = lambda: opened
+    table.open_version = lambda: opened
     head = table.head()
     assert (head.version, head.fences[FENCE].next) == (4, 4)
 

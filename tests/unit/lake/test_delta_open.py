@@ -50,13 +50,13 @@ class PanicException(BaseException):
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list to which each opening of a table adds."""
     found: list[Any] = []
-    open_ = DeltaLakeTable._open
+    open_ = DeltaLakeTable.open_version
 
     def noted(self: DeltaLakeTable, version: int | None = None) -> Any:
         found.append(version)
         return open_(self, version)
 
-    monkeypatch.setattr(DeltaLakeTable, "_open", noted)
+    monkeypatch.setattr(DeltaLakeTable, "open_version", noted)
     return found
 
 

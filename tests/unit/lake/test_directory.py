@@ -165,7 +165,7 @@ def test_a_file_that_has_landed_is_never_a_leftover(tmp_path: Path) -> None:
     with pytest.raises(MayHaveLandedError):
         ParquetDirectory(tmp_path, files=NothingAppears()).commit([attempt])
     os.utime(tmp_path / attempt.files[0].path, (0, 0))
-    quick(tmp_path)._remove_leftovers()
+    quick(tmp_path).remove_leftovers()
     assert names(quick(tmp_path), "_columnar/staged/*") == [attempt.files[0].path]
 
 

@@ -19,6 +19,7 @@ from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.segment.encoder import ParquetEncoder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from columnar_kafka.lake.model import SourceMessage
@@ -45,16 +46,26 @@ class OpenKms(encryption.KmsClient):  # type: ignore[misc]
 _FACTORY = encryption.CryptoFactory(OpenKms)
 
 
+class EncryptingEncoder(ParquetEncoder):
+    """Writes files with another key each."""
+
+    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
+        sink = pa.BufferOutputStream()
+        keys = _FACTORY.file_encryption_properties(_KMS, _ENCRYPTION)
+        with pq.ParquetWriter(
+            sink, batch.schema, write_page_checksum=True, encryption_properties=keys
+        ) as writer:
+            writer.write_batch(batch)
+            writer.add_key_value_metadata(dict(footer))
+        return sink.getvalue()
+
+
 def encrypted(offset: int, *part: str) -> SourceMessage:
     """Return the segment that `segments` has at an offset, but with n encrypted.
 
     It has a column of what it is a `part` of, unless that is left out.
     """
-
-    def properties() -> Any:
-        return _FACTORY.file_encryption_properties(_KMS, _ENCRYPTION)
-
-    encoder = ParquetEncoder("zstd", encryption=properties)
+    encoder = EncryptingEncoder("zstd")
     rows = {"n": pa.array(numbers([offset]), pa.int64())}
     if part:
         rows["part"] = pa.array(part)

@@ -417,8 +417,8 @@ def test_files_are_created_without_asking_the_catalog_unless_the_fences_were_ask
     table, loads = lake.table(), []
     schema = pa.schema([("n", pa.int64())])
     table.fit(schema)
-    load = IcebergTable._load
-    monkeypatch.setattr(IcebergTable, "_load", lambda self: loads.append(self) or load(self))
+    load = IcebergTable.load
+    monkeypatch.setattr(IcebergTable, "load", lambda self: loads.append(self) or load(self))
 
     def check(expected: int) -> None:
         loads.clear()
@@ -613,7 +613,7 @@ def test_what_cannot_be_looked_up_is_not_removed_and_raises_nothing(tmp_path: Pa
         def inspect(self) -> Any:
             raise ValueError("no manifest")
 
-    table._load = Unreadable
+    table.load = Unreadable
     table.discard([attempt])
     assert len(lake.data_files()) == 1
 

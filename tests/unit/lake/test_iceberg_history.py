@@ -265,15 +265,15 @@ def test_an_external_expiry_at_the_same_time_does_no_harm(
 ) -> None:
     """Both have chosen the same snapshots."""
     land_each(lake, range(4))
-    expire = iceberg_history._expire
+    expire = iceberg_history.expire_snapshots
 
     def late(table: Any, ends: Any) -> None:
-        monkeypatch.setattr(iceberg_history, "_expire", expire)
+        monkeypatch.setattr(iceberg_history, "expire_snapshots", expire)
         with lake.opened() as opened:
             opened.maintenance.expire_snapshots().by_ids([e.snapshot_id for e in ends]).commit()
         expire(table, ends)
 
-    monkeypatch.setattr(iceberg_history, "_expire", late)
+    monkeypatch.setattr(iceberg_history, "expire_snapshots", late)
     land_each(lake, range(4, 5), keep_snapshots=2)
     assert "lake.t: old snapshots stay" in caplog.text
     land_each(lake, range(5, 9), keep_snapshots=2)
@@ -289,17 +289,17 @@ def test_a_tag_that_is_set_meanwhile_stays(
     with lake.opened() as table:
         newest = table.metadata.current_snapshot_id
         table.manage_snapshots().create_tag(newest, "tag").commit()
-    expire = iceberg_history._expire
+    expire = iceberg_history.expire_snapshots
 
     def late(table: Any, ends: Any) -> None:
-        monkeypatch.setattr(iceberg_history, "_expire", expire)
+        monkeypatch.setattr(iceberg_history, "expire_snapshots", expire)
         with lake.opened() as opened:
             opened.manage_snapshots().remove_tag("tag").commit()
         with lake.opened() as opened:
             opened.manage_snapshots().create_tag(ends[0].snapshot_id, "tag").commit()
         expire(table, ends)
 
-    monkeypatch.setattr(iceberg_history, "_expire", late)
+    monkeypatch.setattr(iceberg_history, "expire_snapshots", late)
     land_each(lake, range(4, 5), keep_snapshots=2)
     assert len(snapshots(lake)) == 5  # not now
     land_each(lake, range(5, 8), keep_snapshots=2)

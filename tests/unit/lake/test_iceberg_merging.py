@@ -259,7 +259,7 @@ def test_rows_under_delete_files_are_refused(
     put(lake.table(), [0])
     put(lake.table(), [1])
     table = lake.table()
-    load = table._load
+    load = table.load
 
     class Deleted:
         content = DataFileContent.POSITION_DELETES
@@ -276,7 +276,7 @@ def test_rows_under_delete_files_are_refused(
         found.scan = Scan
         return found
 
-    monkeypatch.setattr(table, "_load", with_deletes)
+    monkeypatch.setattr(table, "load", with_deletes)
     with pytest.raises(LakeError, match=r"lake\.t: delete files have deleted rows"):
         table.compact(LARGE)
 

@@ -26,6 +26,7 @@ from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.demo import flights as flights_data
 from columnar_kafka.errors import RowError
+from columnar_kafka.producing.accepting.record_queue import RecordQueue
 from columnar_kafka.producing.engine.native import NativeBlock
 from columnar_kafka.producing.pipeline import Pipeline
 from columnar_kafka.schema import RecordSchema
@@ -231,16 +232,16 @@ def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> No
 def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    open_batch, interrupted = Pipeline._open_batch, []
+    open_batch, interrupted = RecordQueue._open, []
 
-    def interrupt(self: Pipeline, *arguments: Any) -> Any:
+    def interrupt(self: RecordQueue, *arguments: Any) -> Any:
         opened = open_batch(self, *arguments)
         if producer_has_begun and not interrupted:
             interrupted.append(opened)
             raise KeyboardInterrupt
         return opened
 
-    monkeypatch.setattr(Pipeline, "_open_batch", interrupt)
+    monkeypatch.setattr(RecordQueue, "_open", interrupt)
     producer_has_begun = False
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
@@ -311,7 +312,6 @@ TIMES = [
 def test_a_time_is_what_pyarrow_makes_of_it(time: dt.datetime, unit: str) -> None:
     schema = RecordSchema.parse(pa.schema([("t", pa.timestamp(unit, "UTC"))]))
     core = row_format(schema)
-    assert core is not None
     batch = native.core.Batch(core, 9, 1 << 20)
     taken = batch.append((time,), None, 1, None, None, native.core.Usage(1 << 20))
     try:
@@ -366,7 +366,6 @@ print(is_taken(pytz.utc), is_taken(UTC()))
 def test_the_garbage_collector_waits_until_a_row_is_appended(zone: dt.tzinfo) -> None:
     """It may run code of the user's, which may change the row."""
     core = row_format(RecordSchema.parse(pa.schema([("t", pa.timestamp("us", "UTC"))])))
-    assert core is not None
     batch, usage = native.core.Batch(core, 9, 1 << 20), native.core.Usage(1 << 20)
     row = (dt.datetime(2026, 1, 1, tzinfo=zone),)
     collections: list[str] = []
@@ -406,7 +405,6 @@ def test_the_garbage_collector_waits_until_a_row_is_appended(zone: dt.tzinfo) ->
 def test_a_row_is_charged_at_least_what_it_holds(arrow: pa.DataType, value: Any, held: int) -> None:
     schema = RecordSchema.parse(pa.schema([("column", arrow)]))
     core = row_format(schema)
-    assert core is not None
     batch, usage = native.core.Batch(core, 99, 1 << 30), native.core.Usage(1 << 30)
     row, _ = RowColumns(schema).take({"column": value})
     charged = []
@@ -420,7 +418,6 @@ def test_a_row_is_charged_at_least_what_it_holds(arrow: pa.DataType, value: Any,
 def test_texts_of_refused_rows_are_forgotten() -> None:
     schema = RecordSchema.parse(pa.schema([("text", pa.string()), ("n", pa.int64())]))
     core = row_format(schema)
-    assert core is not None
     batch, usage = native.core.Batch(core, 999, 1 << 30), native.core.Usage(1 << 30)
     texts = [f"text {n}" for n in range(60)]  # by their objects, too
     for text in texts:
@@ -497,7 +494,7 @@ def test_headers_are_read_for_many_reports_at_once() -> None:
             reads.append((start, stop))
             return [[("h", b"%d" % row)] for row in range(start, stop)]
 
-    block = NativeBlock(Records())  # type: ignore[arg-type]
+    block = NativeBlock(Records(), None)  # type: ignore[arg-type]
     assert [block.headers(row) for row in range(150)] == [[("h", b"%d" % n)] for n in range(150)]
     assert reads == [(0, 64), (64, 128), (128, 150)]
 
@@ -514,20 +511,20 @@ def test_none_is_no_number(name: str) -> None:
     assert [each.value() for each in kafka.records("t")] == [{"n": 0}]
 
 
+FORMAT = object()
+
+
 def test_records_without_key_stay_in_the_core_when_a_topic_has_fewer_partitions() -> None:
-    core = row_format(RecordSchema.parse(pa.schema([("n", pa.int64())])))
-    assert core is not None
     usage = native.core.Usage(1 << 20)
     opened = native.core.OpenBatches(usage, "consistent_random", lambda *_: None, lambda *_: False)
     places = set()
     for topic in map(str, range(50)):
+        opened.set_format(topic, FORMAT, stores_keys=True, stores_headers=True)
         for partitions in (1000, 1):
-            opened.set_topic(
-                topic, partitions, row_format=core, stores_keys=True, stores_headers=True
-            )
-            place = opened.place(topic, -1, None, core)
+            opened.set_partitions(topic, partitions)
+            place = opened.find(topic, -1, None, FORMAT)
         places.add(place)
-    assert places == {0}
+    assert places == {(0, None)}
 
 
 def test_batches_that_use_the_memory_of_reported_ones_have_only_their_own_rows() -> None:

@@ -85,7 +85,6 @@ def has_more_digits(value: Any, arrow: pa.DataType) -> bool:
 def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
     schema = RecordSchema.parse(pa.schema([("v", arrow), ("in", pa.struct([("v", arrow)]))]))
     core = row_format(schema)
-    assert core is not None
     python = RowColumns(schema)
     usage = native.core.Usage(1 << 30)
     seen: set[bool] = set()
@@ -175,7 +174,6 @@ def test_a_value_of_another_class_is_stored_as_pyarrow_stores_it(
     row = {"v": value, "in": inner, "list": [None, value], "map": {value: value}}
     schema = RecordSchema.parse(pa.schema(types))
     core, python = row_format(schema), RowColumns(schema)
-    assert core is not None
     batch, usage = native.core.Batch(core, 9, 1 << 20), native.core.Usage(1 << 20)
     values, _ = python.take({name: row[name] for name in types})
     assert not batch.append(values, None, 1, None, None, usage)

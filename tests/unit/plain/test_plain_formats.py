@@ -18,6 +18,7 @@ import pytest
 from arrow_types import to_pylist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inside import with_pyruhvro_only, without_pyruhvro
 from support import examples
 
 from columnar_kafka import SchemaError, plain
@@ -78,12 +79,6 @@ def datum(schema: Any, value: Any) -> bytes:
     return out.getvalue()
 
 
-def slow(form: Avro) -> Avro:
-    """As it is where pyruhvro is not installed."""
-    form._read = None
-    return form
-
-
 # --- Avro -----------------------------------------------------------------------------------------
 
 
@@ -92,7 +87,7 @@ def test_avro_has_the_types_that_segments_of_the_schema_have(schema, value) -> N
     outer = {"type": "record", "name": "R", "fields": [{"name": "f", "type": schema}]}
     expected = RecordSchema.parse(outer).arrow.field("f").type
     values = [datum(schema, value)] * 2
-    found = slow(Avro(schema)).decode(values)
+    found = without_pyruhvro(Avro(schema)).decode(values)
     assert found.type == expected
     assert Avro(schema).decode(values).equals(found)
 
@@ -100,9 +95,7 @@ def test_avro_has_the_types_that_segments_of_the_schema_have(schema, value) -> N
 @pytest.mark.parametrize(("schema", "value"), FAST, ids=str)
 def test_pyruhvro_reads_what_it_can(schema, value) -> None:
     pytest.importorskip("pyruhvro")
-    form = Avro(schema)
-    assert form._read is not None
-    form._slowly = None  # type: ignore[assignment]  # calling it would raise
+    form = with_pyruhvro_only(Avro(schema))
     assert len(form.decode([datum(schema, value)])) == 1
 
 
@@ -131,7 +124,7 @@ def test_what_a_signal_handler_raises_says_nothing_of_a_value(
     if kind == "avro":
         value = io.BytesIO()
         fastavro.schemaless_writer(value, "long", 5)
-        form = slow(Avro("long"))
+        form = without_pyruhvro(Avro("long"))
         module, name, expected = fastavro, "schemaless_reader", [5]
     else:
         form, value = Ipc(), io.BytesIO()
@@ -151,7 +144,9 @@ def test_what_a_signal_handler_raises_says_nothing_of_a_value(
     assert read() == expected
 
 
-@pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
+@pytest.mark.parametrize(
+    "change", [without_pyruhvro, lambda form: form], ids=["fastavro", "pyruhvro"]
+)
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -169,7 +164,9 @@ def test_a_record_with_required_fields_may_be_null(schema, value, change) -> Non
     assert to_pylist(found) == [None, value, None]
 
 
-@pytest.mark.parametrize("change", [slow, lambda form: form], ids=["fastavro", "pyruhvro"])
+@pytest.mark.parametrize(
+    "change", [without_pyruhvro, lambda form: form], ids=["fastavro", "pyruhvro"]
+)
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
@@ -9,6 +11,9 @@ from pipeline import NUMBERS, Pipeline
 
 from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS
 
+PURE = pytest.mark.parametrize("engine", ["pure"], indirect=True)
+"""The chunks and the charges are those of this engine."""
+BYTES = pa.schema([("v", pa.binary())])
 OTHER = pa.schema([pa.field("n", pa.int64(), nullable=False), ("more", pa.string())])
 
 
@@ -16,9 +21,21 @@ def rows(*numbers: int) -> list[dict[str, int]]:
     return [{"n": n} for n in numbers]
 
 
+def blob(n: int) -> dict[str, bytes]:
+    """A row of 1000 bytes; the core charges repeated values once."""
+    return {"v": b"%04d" % n * 250}
+
+
+def charged(value: Any, schema: Any = NUMBERS) -> int:
+    """What a record is charged when it is accepted, by either engine."""
+    pipeline = Pipeline(schema)
+    pipeline.produce(value)
+    return pipeline.queue.used_bytes
+
+
 def key_for(partition: int, pipeline: Pipeline) -> bytes:
     """A key that goes to that partition."""
-    partitioner = pipeline.accumulator._partitioner
+    partitioner = pipeline.accumulator.partitioner
     count = pipeline.kafka.partitions("t")
     assert count is not None
     keys = (b"%d" % i for i in range(1000))
@@ -70,24 +87,24 @@ def test_the_age_of_the_first_record_seals_however_young_the_others() -> None:
 
 def test_the_estimated_size_seals() -> None:
     """Before a topic has told, ten bytes in memory are guessed to be one of the segment."""
-    pipeline = Pipeline(pa.schema([("v", pa.binary())]), target_bytes=1000)
-    charge = pipeline._formats["t"].columns.take({"v": b"x" * 1000})[1]
-    needed = -(-10_000 // charge)
+    pipeline = Pipeline(BYTES, target_bytes=1000)
+    needed = -(-10_000 // charged(blob(0), BYTES))
     for i in range(needed):
         assert pipeline.segments() == []
-        pipeline.produce({"v": b"x" * 1000}, tag=i)
+        pipeline.produce(blob(i), tag=i)
         pipeline.run()
     assert [len(segment) for segment in pipeline.segments()] == [needed]
 
 
 def test_the_estimate_is_learned_from_the_last_segments() -> None:
-    pipeline = Pipeline(pa.schema([("v", pa.binary())]), target_bytes=10_000)
+    pipeline = Pipeline(BYTES, target_bytes=10_000)
     pipeline.run()
-    pipeline.accumulator.learn("t", taken_bytes=1000, encoded_bytes=1000)
-    for _ in range(20):
-        pipeline.produce({"v": b"x" * 1000})
+    pipeline._formats["t"].limits.learn(taken_bytes=1000, encoded_bytes=1000)
+    for n in range(20):
+        pipeline.produce(blob(n))
     pipeline.run()
-    assert [len(segment) for segment in pipeline.segments()] == [8, 8]
+    size = -(-10_000 // charged(blob(0), BYTES))
+    assert [len(segment) for segment in pipeline.segments()] == [size] * (20 // size)
 
 
 def test_flush_seals_all_partitions() -> None:
@@ -147,8 +164,9 @@ def test_memory_that_others_hold_does_not_make_small_segments() -> None:
     assert 0 < len(pipeline.broker) < 40
 
 
+@PURE
 def test_at_half_of_the_memory_the_largest_batch_seals() -> None:
-    charge = Pipeline()._formats["t"].columns.take({"n": 1})[1]
+    charge = charged({"n": 1})
     pipeline = Pipeline(partitions=2, queue_bytes=10 * charge)
     pipeline.numbers(0, 1, 2, partition=0)
     pipeline.run()
@@ -224,6 +242,7 @@ def test_the_oldest_batch_of_any_topic_decides_the_next_look() -> None:
     assert pipeline.run(0.5) == 0.75
 
 
+@PURE
 def test_a_full_chunk_wakes_the_sender_and_becomes_columns_early() -> None:
     pipeline = Pipeline(segment_rows=CHUNK_ROWS + 1)
     pipeline.numbers(0)

@@ -88,7 +88,7 @@ def test_records_without_a_callback_count_as_reported() -> None:
     topic_format = pipeline._formats["t"]
     values, nbytes = topic_format.columns.take({"n": 1})
     metadata = (None, 5, None, None)
-    pipeline.queue.put((topic_format, 0, values, metadata, nbytes, 0.0), nbytes, 0.0)
+    pipeline.queue.accept(topic_format, 0, values, metadata, nbytes, 0.0)
     sent(pipeline)
     assert pipeline.delivery.run() == 1
     assert (pipeline.queue.used_bytes, pipeline.queue.records) == (0, 0)

@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, KafkaException
 from pipeline import NUMBERS, Pipeline, records
 from support import eventually
 
-from columnar_kafka import native
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.sending import segmenter
 from columnar_kafka.producing.sending.moved import MovedRecords
@@ -66,17 +65,9 @@ class World:
         return [record for each in messages for record in records(each)]
 
 
-@pytest.fixture(params=["native", "pure"])
-def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[World]:
-    """Makes worlds with the native core, and without it."""
-    if request.param == "pure":
-        monkeypatch.setattr(native, "enabled", False)
-    return World
-
-
 @pytest.fixture
-def world(make: type[World]) -> Iterator[World]:
-    made = make()
+def world() -> Iterator[World]:
+    made = World()
     with made.producer:
         yield made
 
@@ -176,8 +167,8 @@ def test_what_librdkafka_has_taken_is_moved_as_well(world: World) -> None:
     assert stored == list(range(30))
 
 
-def test_in_a_transaction_nothing_is_sent_again(make: type[World]) -> None:
-    world = make(**{"transactional.id": "x"})
+def test_in_a_transaction_nothing_is_sent_again() -> None:
+    world = World(**{"transactional.id": "x"})
     with world.producer as producer:
         producer.init_transactions(10)
         world.kafka.faults.append(Fault(KafkaError(GONE)))

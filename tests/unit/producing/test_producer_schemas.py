@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -243,3 +244,37 @@ def test_a_dataframe_changed_afterwards_changes_nothing(kafka: FakeKafka) -> Non
     frame.loc[:, "n"] = 9
     assert producer.flush(60) == 0
     assert values(kafka) == [{"n": 1, "text": "a"}, {"n": 2, "text": "b"}]
+
+
+TIMES = pa.map_(pa.timestamp("us"), pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("field", "compression", "reason"),
+    [
+        (pa.int64(), "zstd", None),
+        (pa.int64(), "gzip", "columnar.encoding.compression=gzip"),
+        (TIMES, "zstd", f"column 'n' is of the type {TIMES}"),
+        (
+            pa.struct([("m", TIMES)]),
+            "zstd",
+            f"column 'n.m' is of the type {TIMES}",
+        ),
+    ],
+)
+def test_the_log_says_why_a_topic_does_without_the_native_core(
+    engine: str,
+    caplog: pytest.LogCaptureFixture,
+    field: pa.DataType,
+    compression: str,
+    reason: str | None,
+) -> None:
+    caplog.set_level(logging.INFO, "columnar_kafka")
+    kafka = FakeKafka()
+    config = {"columnar.encoding": "parquet", "columnar.encoding.compression": compression}
+    with kafka.Producer(config) as producer:
+        producer.set_schema("t", pa.schema([("n", field)]))
+    if engine == "pure":
+        reason = "a test goes without it"
+    told = f"topic 't': its records are encoded without the native core: {reason}"
+    assert caplog.messages == ([] if reason is None else [told])

@@ -2,22 +2,77 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from interrupting import Interrupted, Interrupter
 
+from columnar_kafka.config import METADATA_MEMBERS
+from columnar_kafka.producing import shared
+from columnar_kafka.producing.accepting import record_queue
+from columnar_kafka.producing.accepting.item import Item
+from columnar_kafka.producing.accepting.record import NewFormat, Record
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
+from columnar_kafka.producing.engine import base, pure
+from columnar_kafka.producing.engine import native as engine_native
+from columnar_kafka.producing.limits import SegmentLimits
+from columnar_kafka.producing.topic_formats import make_format
+from columnar_kafka.schema import RecordSchema
 
 if TYPE_CHECKING:
-    from collections import deque
-
-ITEM: Any = object()
+    from collections.abc import Callable
 
 
-def put(queue: RecordQueue, nbytes: int, records: int = 1) -> bool:
-    return queue.put(ITEM, nbytes, 0.0, records)
+class Message(Item):
+    """Stands for a message, which ends no batch."""
+
+    def end_batches(self, open_batches: Any) -> None: ...
+
+
+ITEM = Message()
+
+
+def put(
+    queue: RecordQueue, nbytes: int, records: int = 1, now: float = 0.0, *, urgent: bool = False
+) -> bool:
+    """Put an item; return whether that wakes the sender."""
+    return wakes(queue, lambda: queue.put(ITEM, nbytes, now, records, urgent=urgent))
+
+
+def wakes(queue: RecordQueue, step: Callable[[], None]) -> bool:
+    woken: list[bool] = []
+    queue.wake = lambda: woken.append(True)
+    step()
+    return bool(woken)
+
+
+class Topic:
+    """A topic with a schema, and a queue for its records."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.queue = RecordQueue(limit_bytes=1 << 30, **settings)
+        limits = SegmentLimits(900_000, 999_000, 1000, partitions=2)
+        schema = RecordSchema.parse(pa.schema([("n", pa.int64())]))
+        self._format = make_format(
+            "t", schema, limits, members=METADATA_MEMBERS, compression="zstd"
+        )
+        self.queue.put(NewFormat(self._format), 0, 0.0, 0, urgent=True)
+        self.queue.drain()
+
+    def accept(self, now: float, partition: int = 0) -> bool:
+        """Accept a record; return whether that wakes the sender."""
+        return wakes(self.queue, lambda: self.queue.accept(*self.record(now, partition)))
+
+    def record(self, now: float, partition: int = 0) -> Any:
+        """Return the arguments of `RecordQueue.accept`."""
+        values, nbytes = self._format.columns.take({"n": 1})
+        return self._format, partition, values, (None, 1, None, None), nbytes, now
 
 
 @dataclass(eq=False)
@@ -129,7 +184,7 @@ def test_what_is_no_record_is_never_refused() -> None:
 def test_half_of_the_bound_presses(nbytes: int, *, pressed: bool) -> None:
     queue = RecordQueue(limit_bytes=100)
     put(queue, nbytes)
-    assert queue.under_pressure is pressed
+    assert queue.usage.is_half_used is pressed
 
 
 def test_a_quarter_is_for_what_is_encoded() -> None:
@@ -146,7 +201,7 @@ def test_a_quarter_is_for_what_is_encoded() -> None:
 def test_an_adjustment_makes_room() -> None:
     queue = RecordQueue(limit_bytes=100)
     put(queue, 60)
-    queue.adjust_charge(-50)
+    queue.charge(-50)
     put(queue, 50)
     assert queue.used_bytes == 60
 
@@ -154,7 +209,7 @@ def test_an_adjustment_makes_room() -> None:
 def test_an_adjustment_may_exceed_the_bound_and_then_nothing_is_taken() -> None:
     queue = RecordQueue(limit_bytes=100)
     put(queue, 60)
-    queue.adjust_charge(50)
+    queue.charge(50)
     with pytest.raises(BufferError, match="110 bytes are buffered"):
         put(queue, 0)
 
@@ -183,16 +238,16 @@ def test_one_thread_may_be_let_in_still() -> None:
 def test_a_sender_that_sleeps_is_woken_by_what_is_due_earlier_than_it_would_look() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
     assert queue.sleep(0.0, 10.0) == 10.0
-    assert not queue.put(ITEM, 1, 9.5)
-    assert queue.put(ITEM, 1, 9.25)
+    assert not put(queue, 1, now=9.5)
+    assert put(queue, 1, now=9.25)
 
 
 def test_a_sender_sleeps_until_the_first_record_is_due() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
     assert queue.sleep(0.0, float("inf")) == float("inf")
-    assert queue.put(ITEM, 1, 7.0)
+    assert put(queue, 1, now=7.0)
     assert queue.sleep(0.0, float("inf")) == 7.5
-    assert not queue.put(ITEM, 1, 7.25)
+    assert not put(queue, 1, now=7.25)
     assert queue.sleep(0.0, float("inf")) == 7.5
     queue.drain()
     assert queue.sleep(0.0, float("inf")) == float("inf")
@@ -201,69 +256,67 @@ def test_a_sender_sleeps_until_the_first_record_is_due() -> None:
 def test_a_sender_that_works_is_not_woken_but_does_not_sleep_either() -> None:
     queue = RecordQueue(limit_bytes=100)
     queue.drain()
-    assert not queue.put(ITEM, 1, 7.0)
+    assert not put(queue, 1, now=7.0)
     assert queue.sleep(0.0, 8.0) == 7.0
 
 
 NOW = float("-inf")
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [
-        RecordQueue(limit_bytes=1000, linger=0.5, segment_rows=3),
-        RecordQueue(limit_bytes=1000, linger=0.5, limit_records=12),
-        RecordQueue(limit_bytes=12, linger=0.5),
-    ],
-    ids=["a full segment", "a quarter of the records", "a quarter of the bytes"],
-)
-def test_many_records_do_not_wait(queue: RecordQueue) -> None:
-    queue.sleep(0.0, 0.0)
-    assert [put(queue, 1) for _ in range(4)] == [False, False, True, True]
-    assert queue.sleep(0.0, 0.0) == NOW
-    queue.drain()
-    queue.sleep(0.0, 0.0)
-    assert not put(queue, 1)
-
-
 def test_what_is_urgent_does_not_wait() -> None:
     queue = RecordQueue(limit_bytes=100, linger=0.5)
     queue.sleep(0.0, 0.0)
     assert not put(queue, 1)
-    assert queue.put(ITEM, 1, 0.0, urgent=True)
+    assert put(queue, 1, now=0.0, urgent=True)
     assert queue.sleep(0.0, 0.0) == NOW
 
 
-def _placed(items: deque[Any]) -> bool:
-    items.append(ITEM)
-    return True
-
-
 def test_a_batch_that_opens_wakes_a_sender_that_would_look_later() -> None:
-    queue = RecordQueue(limit_bytes=100, linger=0.5)
-    queue.sleep(0.0, 10.0)
-    assert not queue.open(_placed, 9.5)
-    assert queue.open(_placed, 9.25)
-    assert queue.sleep(0.0, 10.0) == 9.75
-    assert list(queue.drain()) == [ITEM, ITEM]
+    topic = Topic(linger=0.5)
+    topic.queue.sleep(0.0, 10.0)
+    assert [topic.accept(9.5), topic.accept(9.25, 1), topic.accept(9.0, 1)] == [False, True, False]
+    assert topic.queue.sleep(0.0, 10.0) == 9.75
+    assert [(each.partition, each.rows) for each in batches(topic.queue)] == [(0, 1), (1, 2)]
 
 
-def test_a_batch_whose_place_is_gone_is_not_queued() -> None:
-    queue = RecordQueue(limit_bytes=100)
-    assert queue.open(lambda _: False, 0.0) is None
-    assert list(queue.drain()) == []
+def batches(queue: RecordQueue) -> list[Any]:
+    return list(queue.drain())
+
+
+def test_a_record_of_a_partition_that_is_gone_waits_in_the_queue() -> None:
+    topic = Topic()
+    topic.queue.set_partitions("t", 0)
+    topic.accept(1.0)
+    topic.queue.set_partitions("t", 1)
+    topic.accept(2.0)
+    record, batch = batches(topic.queue)
+    assert (record.values, batch.rows, topic.queue.records) == ((1,), 1, 2)
 
 
 def test_while_batches_become_full_none_wakes_the_sender_when_it_opens() -> None:
-    queue = RecordQueue(limit_bytes=100, linger=0.5)
+    topic = Topic(linger=0.5)
+    queue = topic.queue
     queue.batch_filled("t", 1)
     queue.take_filled()
     queue.drain()
     assert queue.sleep(9.0, 100.0) == 9.5
-    assert not queue.open(_placed, 9.25)
+    assert not topic.accept(9.25)
     queue.take_filled()
     queue.drain()
     assert queue.sleep(9.5, 100.0) == 100.0
+
+
+def test_a_batch_that_is_sealed_is_let_go() -> None:
+    topic = Topic()
+    topic.accept(1.0)
+    [batch] = batches(topic.queue)
+    gone = weakref.ref(batch)
+    topic.queue.seal(batch)
+    del batch
+    gc.collect()
+    assert gone() is None
+    topic.accept(1.0)
+    assert [each.rows for each in batches(topic.queue)] == [1]
 
 
 def test_filled_batches_are_named_once() -> None:
@@ -280,7 +333,7 @@ def test_threads_do_not_lose_each_others_counts() -> None:
     def work() -> None:
         for _ in range(2000):
             put(queue, 3)
-            queue.adjust_charge(1)
+            queue.charge(1)
             queue.charge_encoded(2)
             queue.release_encoded(held(encoded=2))
             queue.release_records(held(4, 1))
@@ -292,3 +345,58 @@ def test_threads_do_not_lose_each_others_counts() -> None:
         each.join()
     assert repr(queue) == "<RecordQueue 0/1099511627776 bytes, 0 records>"
     assert len(queue.drain()) == 8000
+
+
+# --- what a signal may interrupt ------------------------------------------------------------------
+
+STAGES = (record_queue, shared, base, pure, engine_native)
+
+
+class Converting:
+    """Stands for the segmenter, which charges chunks anew."""
+
+    def convert(self, chunk: Any) -> None:
+        assert chunk.convert() == []
+
+
+def content(queue: RecordQueue) -> tuple[int, int]:
+    """Return the bytes and the number of the records that the queue has."""
+    nbytes = count = 0
+    for item in batches(queue):
+        if isinstance(item, Record):
+            nbytes, count = nbytes + item.charged_bytes, count + 1
+            continue
+        queue.seal(item)
+        for block, charged_bytes in item.blocks(Converting()):
+            nbytes, count = nbytes + charged_bytes, count + len(block)
+    return nbytes, count
+
+
+@pytest.mark.parametrize("partitions", [2, 0], ids=["batch", "no batch"])
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+def test_a_record_whose_acceptance_is_interrupted_is_wholly_in_or_out(
+    partitions: int, before: int
+) -> None:
+    def accept(places: set[int]) -> tuple[Interrupter, Topic]:
+        topic = Topic()
+        topic.queue.set_partitions("t", partitions)
+        for _ in range(before):
+            topic.accept(1.0)
+        interrupter = Interrupter(*STAGES, places=places)
+        woken: list[bool] = []
+        topic.queue.wake = lambda: woken.append(True)
+        with suppress(Interrupted):
+            interrupter.run(lambda: topic.queue.accept(*topic.record(2.0)))
+        assert woken or topic.queue.usage.records == before or not places
+        return interrupter, topic
+
+    every, _ = accept(set())
+    assert every.count > 3
+    seen = set()
+    for place in range(every.count):
+        _, topic = accept({place})
+        usage = topic.queue.usage
+        seen.add(usage.records - before)
+        topic.accept(3.0)
+        assert content(topic.queue) == (usage.bytes, usage.records)
+    assert 0 in seen

@@ -18,12 +18,16 @@ from pipeline import CODES, Pipeline, Reported
 
 from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS
 from columnar_kafka.position import pack
+from columnar_kafka.producing.engine.record_block import RecordBlock
 from columnar_kafka.producing.sending import segmenter, sender
 from columnar_kafka.producing.sending.sender import Sender
 from columnar_kafka.segment.headers import parse_headers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+PURE = pytest.mark.parametrize("engine", ["pure"], indirect=True)
+"""The chunks, the charges and the errors are those of this engine."""
 
 BLOBS = pa.schema([("v", pa.binary())])
 POISON = {"n": 2, "code": b"long"}
@@ -149,6 +153,7 @@ def test_a_plain_messages_report_speaks_positions_too() -> None:
     )
 
 
+@PURE
 def test_a_refused_rows_report_has_its_own_parts_and_its_neighbours_ship() -> None:
     pipeline = Pipeline(CODES)
     pipeline.numbers(1)
@@ -354,6 +359,7 @@ class _Failing:
         return self._real.encode(batch, footer)
 
 
+@PURE
 def test_a_record_that_cannot_be_written_fails_alone() -> None:
     pipeline = Pipeline()
     form = pipeline._formats["t"]
@@ -379,6 +385,7 @@ def test_a_record_that_cannot_be_written_fails_alone() -> None:
     assert nothing_is_left(pipeline)
 
 
+@PURE
 def test_whatever_keeps_a_chunk_from_becoming_columns_every_record_is_reported_once() -> None:
     pipeline = Pipeline(segment_rows=CHUNK_ROWS + 10)
     pipeline.numbers(0, timestamp="x")  # `Producer.produce` has to refuse it
@@ -389,6 +396,7 @@ def test_whatever_keeps_a_chunk_from_becoming_columns_every_record_is_reported_o
     assert nothing_is_left(pipeline)
 
 
+@PURE
 @pytest.mark.parametrize(
     ("error", "logged"),
     [
@@ -405,7 +413,7 @@ def test_chunks_that_cannot_be_joined_become_segments_of_their_own(
     def concat(_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(segmenter.RecordBlock, "concat", concat)
+    monkeypatch.setattr(RecordBlock, "concat", concat)
     pipeline = Pipeline(segment_rows=CHUNK_ROWS + 10)
     numbers = range(CHUNK_ROWS + 2)
     pipeline.numbers(*numbers)
@@ -533,6 +541,7 @@ def test_after_a_purge_records_flow_again() -> None:
 # --- memory -------------------------------------------------------------------------------------
 
 
+@PURE
 @pytest.mark.parametrize("members", [(), ("id", "key", "timestamp", "headers")])
 def test_memory_is_charged_in_every_form_and_given_back_at_the_last_report(
     members: tuple[str, ...],
@@ -670,6 +679,7 @@ def concat_fails(_: Any) -> Any:
     raise AttributeError("no concat_arrays")
 
 
+@PURE
 @pytest.mark.parametrize(
     ("segment_rows", "numbers"), [(1, 50), (CHUNK_ROWS + 10, CHUNK_ROWS + 2)], ids=["small", "cut"]
 )
@@ -677,7 +687,7 @@ def test_a_step_logs_nothing_before_it_has_ended(
     monkeypatch: pytest.MonkeyPatch, segment_rows: int, numbers: int
 ) -> None:
     """A thread that is inside a handler of logs has its lock, and may fork or wait."""
-    monkeypatch.setattr(segmenter.RecordBlock, "concat", concat_fails)
+    monkeypatch.setattr(RecordBlock, "concat", concat_fails)
     pipeline = Pipeline(segment_rows=segment_rows)
     with Log(pipeline) as log:
         pipeline.numbers(*range(numbers))
@@ -780,15 +790,23 @@ def failing_step(pipeline: Pipeline) -> None:
     ("stage", "method"),
     [
         ("accumulator", "drain"),
-        ("accumulator", "seal_full"),
-        ("delivery", "never_batched"),
-        ("_segmenter", "_blocks"),
-        ("_segmenter", "convert"),
+        ("accumulator", "look_at"),
+        ("delivery", "failed"),
+        ("_segmenter", "encode"),
         ("_dispatcher", "line_up"),
         ("_dispatcher", "_take_rejected"),
     ],
 )
 def test_a_step_that_fails_keeps_what_it_held(stage: str, method: str) -> None:
+    fails_in_a_step(stage, method)
+
+
+@PURE
+def test_a_step_that_fails_to_convert_keeps_what_it_held() -> None:
+    fails_in_a_step("_segmenter", "convert")
+
+
+def fails_in_a_step(stage: str, method: str) -> None:
     pipeline = Pipeline(partitions=2, segment_rows=CHUNK_ROWS + 1)
     numbers = range(CHUNK_ROWS + 10)
     pipeline.numbers(*numbers, partition=0)
@@ -818,7 +836,7 @@ def test_a_partition_that_fails_keeps_no_other_waiting() -> None:
     pipeline = Pipeline(partitions=2)
     pipeline.numbers(0, partition=0)
     pipeline.numbers(1, partition=1)
-    failing = Failing(pipeline.sender._segmenter, "_blocks")
+    failing = Failing(pipeline.sender._segmenter, "encode")
     failing_step(pipeline)
     assert failing.calls == 2
     assert [pipeline.segments(0), pipeline.segments(1)] == [[], [rows(1)]]

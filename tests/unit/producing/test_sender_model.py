@@ -6,12 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pipeline import Pipeline
 
+from columnar_kafka import native
 from columnar_kafka.position import unpack
 
 CODE = pa.field("code", pa.binary(1))
@@ -35,8 +37,12 @@ class Producing(RuleBasedStateMachine):
         limit=st.sampled_from([2500, 8000, 900_000]),
         known=st.booleans(),
         memory=st.sampled_from([4000, 1 << 30]),
+        is_pure=st.booleans(),
     )
-    def start(self, rows: int, limit: int, *, known: bool, memory: int) -> None:
+    def start(self, rows: int, limit: int, *, known: bool, memory: int, is_pure: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        if is_pure:
+            self.patch.setattr(native, "enabled", False)
         self.pipeline = Pipeline(
             SCHEMAS[0],
             partitions=PARTITIONS if known else None,
@@ -189,6 +195,7 @@ class Producing(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "pipeline"):
             return
+        self.patch.undo()
         pipeline = self.pipeline
         if pipeline.kafka.partitions("t") is None:
             pipeline.kafka.create_topic("t", PARTITIONS)

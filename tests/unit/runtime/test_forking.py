@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from inside import pipeline_of
 from interrupting import Interrupted, Interrupter
 from pipeline import Pipeline
 from support import eventually
@@ -89,7 +90,7 @@ def fork_at_every_place(producer: Producer, happens: Callable[[], Any]) -> int:
         places = Places(place, happens)
         producer.produce("forking", {"n": place})
         ended = fork(producer, places)
-        assert [*lifecycle._forking, *lifecycle._past] == []
+        assert [*lifecycle.FORKING, *lifecycle.PAST] == []
         assert producer.flush(60) == 0
         if ended == NOT_REACHED:
             return place
@@ -172,7 +173,7 @@ def test_another_threads_fork_does_not_keep_a_thread_from_its_own(producer: Prod
 @contextmanager
 def forking(*, past: bool) -> Iterator[None]:
     """Stand for a fork that waits for the clients, or is past that, in hooks of others."""
-    lists = [lifecycle._forking, lifecycle._past] if past else [lifecycle._forking]
+    lists = [lifecycle.FORKING, lifecycle.PAST] if past else [lifecycle.FORKING]
     for each in lists:
         each.append(threading.get_ident())
     try:
@@ -306,7 +307,7 @@ def test_a_fork_in_the_middle_of_a_step_leaves_parent_and_child_usable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(lifecycle, "GRACE", 0.0)
-    step = producer._pipeline.sender.step
+    step = pipeline_of(producer).sender.step
     held, forked = threading.Event(), threading.Event()
 
     def hold() -> None:

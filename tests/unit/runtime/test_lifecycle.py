@@ -13,6 +13,7 @@ from typing import Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from inside import shutdown_of
 from support import eventually
 
 from columnar_kafka import Producer
@@ -65,7 +66,7 @@ def test_a_dropped_producer_sends_what_it_accepted(
     assert seen == [None] * 100
     assert "dropped with 100 records outstanding" in caplog.text
     eventually(lambda: not senders() - before)
-    eventually(lambda: not lifecycle._dropped)
+    eventually(lambda: not lifecycle.DROPPED)
 
 
 def test_a_producer_that_was_never_made_is_dropped_quietly() -> None:
@@ -167,10 +168,10 @@ def test_of_reports_that_fail_at_exit_the_first_is_logged_and_the_others_are_cou
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = Failing(500)
-    monkeypatch.setattr(lifecycle, "_live", weakref.WeakKeyDictionary({failing: None}))
+    monkeypatch.setattr(lifecycle, "LIVE", weakref.WeakKeyDictionary({failing: None}))
     monkeypatch.setattr(lifecycle, "_clients", {failing: failing})
-    monkeypatch.setattr(lifecycle, "_dropped", set())
-    lifecycle._flush_all()
+    monkeypatch.setattr(lifecycle, "DROPPED", set())
+    lifecycle.flush_all()
     assert caplog.messages == [
         "a delivery report failed at exit",
         "499 more delivery reports failed at exit",
@@ -194,11 +195,11 @@ def test_producers_may_be_made_while_all_are_flushed(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owners = [Making(1) for _ in range(3)]
-    monkeypatch.setattr(lifecycle, "_live", type(lifecycle._live)(dict.fromkeys(owners)))
+    monkeypatch.setattr(lifecycle, "LIVE", type(lifecycle.LIVE)(dict.fromkeys(owners)))
     monkeypatch.setattr(lifecycle, "_clients", {each: each for each in owners})
     for each in owners:
         each.made = []
-    lifecycle._flush_all()
+    lifecycle.flush_all()
     assert [len(each) for each in owners] == [0, 0, 0]
     assert all(each.made for each in owners)
     assert "2 more delivery reports failed at exit" in caplog.messages
@@ -208,7 +209,7 @@ def test_flushing_one_that_another_thread_has_closed_ends(embedded) -> None:
     producer = make(embedded.bootstrap_servers)
     producer.produce("dropped", {"n": 1})
     producer.close()
-    assert producer._shutdown.flush_fully() == []
+    assert shutdown_of(producer).flush_fully() == []
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_a_text_of_many_rows_leaves_its_dictionary_only_for_many_bytes(
 ) -> None:
     """It is read several times as fast from one."""
     batch = pa.record_batch({"segment": pa.repeat("53be15fdaace050166b7-0", rows)})
-    sizes = ParquetEncoder("zstd")._sizes(batch, {"segment": "DICTIONARY"})
-    assert ParquetEncoder("zstd")._sizes(batch, {"segment": "PLAIN"})["segment"] < sizes["segment"]
+    sizes = ParquetEncoder("zstd").sizes(batch, {"segment": "DICTIONARY"})
+    assert ParquetEncoder("zstd").sizes(batch, {"segment": "PLAIN"})["segment"] < sizes["segment"]
     assert encoding in encodings(batch)["segment"]
 
 

@@ -62,8 +62,8 @@ def refusal(of: hostile.Sent, decoder: IsolatedDecoder) -> str:
 
 
 def process(decoder: IsolatedDecoder) -> psutil.Process:
-    assert decoder._child is not None
-    return psutil.Process(decoder._child._process.pid)
+    assert decoder.child is not None
+    return psutil.Process(decoder.child.process.pid)
 
 
 HARMS = {
@@ -81,13 +81,13 @@ PROGRAM = f"""
 import ctypes, os, signal, sys, time
 sys.path[:] = sys.argv[2:]
 from columnar_kafka.segment import decoder, isolated
-decode = decoder._InlineFile.read
+decode = decoder.InlineFile.read
 def read(self, columns):
     for name, harm in {HARMS!r}.items():
         if b"bad: " + name.encode() in bytes(self._raw.value):
             exec(harm)
     return decode(self, columns)
-decoder._InlineFile.read = read
+decoder.InlineFile.read = read
 isolated.serve(int(sys.argv[1]))
 """
 """A child that is harmed by some segments, as a mistake in Arrow might harm it."""
@@ -133,7 +133,7 @@ def test_one_child_serves_all_segments(decoder: IsolatedDecoder) -> None:
 def test_a_child_is_started_for_the_first_segment_only() -> None:
     made = IsolatedDecoder()
     held = segment(GOOD, made)
-    assert made._child is None
+    assert made.child is None
     held.verify()
     assert process(made).is_running()
     made.close()
@@ -201,7 +201,7 @@ def test_a_question_that_cannot_be_written_leaves_no_file_open() -> None:
     before = psutil.Process().num_fds()
     broken: Any = [b"a part", "no bytes"]
     with pytest.raises(TypeError):
-        isolated._anonymous_file(broken)
+        isolated.anonymous_file(broken)
     assert psutil.Process().num_fds() == before
 
 
@@ -210,14 +210,14 @@ def test_it_may_be_closed_while_another_thread_begins_to_ask() -> None:
         """Has no child any more as soon as somebody has looked for it without the lock."""
 
         @property
-        def _child(self) -> Any:  # type: ignore[override]
+        def child(self) -> Any:  # type: ignore[override]
             child = self.__dict__.get("child")
             if not self._lock.locked():
                 self.__dict__["child"] = None
             return child
 
-        @_child.setter
-        def _child(self, child: Any) -> None:
+        @child.setter
+        def child(self, child: Any) -> None:
             self.__dict__["child"] = child
 
     made = Contested()
@@ -252,8 +252,8 @@ def test_a_child_that_somebody_stopped_is_replaced(decoder: IsolatedDecoder) -> 
     segment(GOOD, decoder).verify()
     first = process(decoder)
     first.suspend()
-    assert decoder._child is not None
-    decoder._child._seconds = 0.1  # of this child; the next one has 10 s
+    assert decoder.child is not None
+    decoder.child.seconds = 0.1  # of this child; the next one has 10 s
     assert segment(GOOD, decoder).to_table().equals(TABLE)
     assert not first.is_running()
 
@@ -285,7 +285,7 @@ def test_a_hang_is_the_error_of_that_segment_alone(
         refusal(bad(harm), made)
         == "the decoding process took more than columnar.max.decode.ms=100 in both attempts"
     )
-    made._options = ReadOptions()  # a busy machine may need more than that
+    made.options = ReadOptions()  # a busy machine may need more than that
     assert segment(GOOD, made).to_table().equals(TABLE)
     made.close()
 
@@ -312,7 +312,7 @@ def test_an_interrupt_leaves_no_answer_behind(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(isolated._Child, "_wait", interrupt)
+        patch.setattr(isolated.Child, "_wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             segment(sent(pa.table({"n": [7]})), decoder).to_table()
     assert not first.is_running()
@@ -390,7 +390,7 @@ def parent(code: str) -> subprocess.Popen[str]:
     )
 
 
-SHOW = "print(decoder._child._process.pid, flush=True)"
+SHOW = "print(decoder.child.process.pid, flush=True)"
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)"])
@@ -414,16 +414,16 @@ def test_nothing_is_left_when_the_parent_is_killed_while_it_waits() -> None:
     """The child hears of nothing while it decodes: its alarm ends it."""
     code = f"""
         isolated._PROGRAM = {PROGRAM!r}
-        decoder._options = ReadOptions(max_decode_seconds=0.01)
-        wait = isolated._Child._wait
+        decoder.options = ReadOptions(max_decode_seconds=0.01)
+        wait = isolated.Child._wait
         def told(self, seconds, limit, *, memory_bytes):
-            if self._process.pid in shown:
+            if self.process.pid in shown:
                 os.kill(os.getpid(), 9)  # the question is asked
-            shown.add(self._process.pid)
-            print(self._process.pid, flush=True)
+            shown.add(self.process.pid)
+            print(self.process.pid, flush=True)
             wait(self, seconds, limit, memory_bytes=memory_bytes)
         shown = set()
-        isolated._Child._wait = told
+        isolated.Child._wait = told
         segment(decoder, "bad: hold the interpreter's lock").to_table()
     """
     with parent(code) as process:
@@ -447,7 +447,7 @@ def test_a_fork_is_refused_while_another_thread_starts_the_child(
         with suppress(ColumnarError):
             segment(GOOD, decoder).verify()
 
-    monkeypatch.setattr(isolated, "_Child", start)
+    monkeypatch.setattr(isolated, "Child", start)
     decoder = IsolatedDecoder()
     thread = threading.Thread(target=use)
     thread.start()

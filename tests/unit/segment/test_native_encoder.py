@@ -64,13 +64,9 @@ class Pair:
     def __init__(self, schema: pa.Schema, compression: str = "zstd") -> None:
         self.schema = schema
         whole = pa.schema([*schema, KAFKA.field])
-        encoder = native_encoder(whole, KAFKA, compression)
-        assert encoder is not None
-        self.encoder = encoder
+        self.encoder = native_encoder(whole, KAFKA, compression)
         self.reference = ParquetEncoder(compression)
-        columns = row_format(RecordSchema.parse(schema))
-        assert columns is not None
-        self.columns = columns
+        self.columns = row_format(RecordSchema.parse(schema))
 
     def block(self, rows: list[dict[str, Any]]) -> Any:
         batch = native.core.Batch(self.columns, len(rows), 1 << 40)

@@ -41,7 +41,7 @@ def refused(how: Any) -> list[str]:
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """Each test has decoders of its own."""
-    caches = verification._arrow_decoder, decoder._default_decoder
+    caches = verification.arrow_decoder, decoder.decoder_with
     for each in caches:
         each.cache_clear()
     yield
@@ -109,9 +109,9 @@ def test_arrow_reads_foreign_bytes_in_a_child_process(monkeypatch: pytest.Monkey
         assert verify(good, how)
         with pytest.raises(SegmentError, match=r"^segment at t\[3\]@5: cannot be decoded"):
             verify(changed(good, shorten), how)
-    decoder = verification._arrow_decoder(os.getpid())
+    decoder = verification.arrow_decoder(os.getpid())
     assert isinstance(decoder, IsolatedDecoder)
-    assert decoder._child is not None
+    assert decoder.child is not None
     decoder.close()
 
 

@@ -108,26 +108,26 @@ def test_a_bad_option_is_named(options: dict[str, str], message: str) -> None:
 def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
     options = {"path": "/lake", "checkpointLocation": "/checkpoint", "queryName": "land"}
     writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
-    assert str(writer._settings.table.root) == "/lake"
+    assert str(writer.settings.table.root) == "/lake"
 
 
 @pytest.mark.parametrize("mode", Mode)
 def test_each_layout_can_be_named(mode: Mode) -> None:
     options = {"path": "/lake", "table.layout": mode.name.lower()}
     writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
-    assert writer._settings.layout.mode is mode
+    assert writer.settings.layout.mode is mode
 
 
 def test_what_straddles_can_be_a_dead_letter() -> None:
     options = {"path": "/lake", "table.dead.letters": "/dead", "table.straddle": "dead-letter"}
     writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
-    assert writer._settings.rules.straddle == "dead-letter"
+    assert writer.settings.rules.straddle == "dead-letter"
 
 
 def test_plain_messages_can_be_decoded() -> None:
     options = {"path": "/lake", **PLAIN, "table.plain.format": "avro", "table.plain.schema.id": "7"}
     schema = columns(*NEEDED, *IDS, "key", "timestamp")
-    decoding = spark_sink.LakeSink(options).writer(schema, overwrite=False)._settings.rules.decoding
+    decoding = spark_sink.LakeSink(options).writer(schema, overwrite=False).settings.rules.decoding
     assert (decoding.format, decoding.schema_id) == ("avro", 7)
 
 
@@ -182,7 +182,7 @@ def test_whether_sparks_source_leaves_out_aborted_messages_must_be_said() -> Non
     for isolation in ("read_committed", "read_uncommitted"):
         options["table.source.isolation"] = isolation
         writer = spark_sink.LakeSink(options).streamWriter(schema, overwrite=False)
-        assert writer._settings.config == {"isolation.level": isolation}
+        assert writer.settings.config == {"isolation.level": isolation}
     options["table.source.isolation"] = "dirty"
     with pytest.raises(ConfigError, match=r"it must be read_committed or read_uncommitted"):
         spark_sink.LakeSink(options).streamWriter(schema, overwrite=False)

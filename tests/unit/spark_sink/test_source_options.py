@@ -205,4 +205,4 @@ def test_what_is_not_set_has_sparks_defaults() -> None:
 def test_every_option_has_its_row_in_the_documentation() -> None:
     rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")]
     documented = {name for row in rows for name in row.replace("`", " ").replace(",", " ").split()}
-    assert set(source_options._OPTIONS) <= documented
+    assert set(source_options.OPTIONS) <= documented

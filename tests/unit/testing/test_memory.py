@@ -570,9 +570,9 @@ def test_a_member_that_was_expelled_leaves_without_another_rebalance(kafka: Memo
     other.poll(0)
     one.expel()
     other.poll(0)
-    before = other.membership._group._generation
+    before = other.membership.group.generation
     one.close()
-    assert other.membership._group._generation == before
+    assert other.membership.group.generation == before
     assert [each.partition for each in other.assignment()] == [0, 1]
 
 

@@ -322,7 +322,7 @@ class DeltaLakeTable(LakeTable):
         """See `LakeTable.remove`."""
         files = list(files)
         with suppress(LakeError, OSError, DeltaError):
-            table = self._open() if files else None
+            table = self.open_version() if files else None
             for file in unreferenced(files, [] if table is None else table.file_uris()):
                 self._files.remove(self.root / file.path)
 
@@ -453,7 +453,7 @@ class DeltaLakeTable(LakeTable):
         if self._known is not None:
             with suppress(LakeError, OSError):  # if they last, opening says so
                 known = self._log.newest(self._known)
-        if known is None and (table := self._open()) is not None:
+        if known is None and (table := self.open_version()) is not None:
             try:
                 known = self._log.snapshot(table)
             except (LakeError, DeltaError) as error:
@@ -463,11 +463,11 @@ class DeltaLakeTable(LakeTable):
 
     def _opened(self, version: int | None = None) -> DeltaTable:
         """Open a version of a table that exists, or the current one."""
-        if (table := self._open(version)) is None:
+        if (table := self.open_version(version)) is None:
             raise LakeError(f"{self._uri} is gone")
         return table
 
-    def _open(self, version: int | None = None) -> DeltaTable | None:
+    def open_version(self, version: int | None = None) -> DeltaTable | None:
         """Open a version, or the current one; None if there is no table."""
         try:
             return DeltaTable(self._uri, version=version, storage_options=self._options)

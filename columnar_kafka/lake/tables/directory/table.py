@@ -138,7 +138,7 @@ class ParquetDirectory(LakeTable):
         result = super().commit(staged)
         if result.files:
             if self._commits % _LOOK_AFTER == 0:
-                self._remove_leftovers()
+                self.remove_leftovers()
             self._commits += 1
         return result
 
@@ -274,7 +274,7 @@ class ParquetDirectory(LakeTable):
     def _staged_path(self) -> str:
         return f"{_STAGED}/{uuid.uuid4().hex}.segment"
 
-    def _remove_leftovers(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove what killed processes have staged. Raises nothing."""
         with suppress(LakeError, OSError):
             when = time.time() - LEFT_OVER

@@ -179,14 +179,14 @@ def expire(table: Table, keep: int | None, now_ms: int) -> None:
             return
         ends = [each for each in table.metadata.snapshots if each.snapshot_id not in stays]
         if len(ends) >= min(_BATCH, max(1, len(stays) // 4)):
-            _expire(table, ends[:_MOST])
+            expire_snapshots(table, ends[:_MOST])
     except ConflictError:
         pass  # another process commits, and will do it
     except Exception as error:  # noqa: BLE001 - the commit before has landed, whatever happens here
         _log.warning("%s: old snapshots stay: %r", ".".join(table.name()), error)
 
 
-def _expire(table: Table, ends: Sequence[Snapshot]) -> None:
+def expire_snapshots(table: Table, ends: Sequence[Snapshot]) -> None:
     """Take snapshots out of a table, and remove the files that only these have."""
     manifests = {path for found in _manifests(table.io, ends) for path in found}
     reached = _reached(table.metadata)

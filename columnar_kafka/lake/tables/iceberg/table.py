@@ -259,7 +259,7 @@ class IcebergTable(LakeTable):
 
     def head(self) -> Head[State]:
         """See `LakeTable.head`."""
-        table = self._load()
+        table = self.load()
         if table is None:
             nothing = (None, CommitRecord())
             return Head(version=_NO_SNAPSHOT, fences={}, state=nothing, exists=False)
@@ -354,7 +354,7 @@ class IcebergTable(LakeTable):
 
     def has_landed(self, head: Head[State], attempt: str) -> bool:
         """See `LakeTable.has_landed`."""
-        table = self._load()
+        table = self.load()
         return table is not None and has_attempt(table.metadata, attempt)
 
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
@@ -366,7 +366,7 @@ class IcebergTable(LakeTable):
         """See `LakeTable.remove`."""
         files = list(files)
         with suppress(Exception):  # a catalog and its files may raise anything
-            if not files or (table := self._load()) is None:
+            if not files or (table := self.load()) is None:
                 return
             found = table.inspect.all_data_files()["file_path"].to_pylist()
             for file in unreferenced(files, found):
@@ -375,7 +375,7 @@ class IcebergTable(LakeTable):
 
     def _fit(self, schema: pa.Schema) -> Table:
         """Return the table, made or grown so that it takes files of a schema. Raises as `fit`."""
-        table = self._load() or self._create_table(schema)
+        table = self.load() or self._create_table(schema)
         if self._has_to_grow(table, schema):
             table = self._grow(table, schema)
         check_same(shown_terms(self._partition_by), spec_terms(table.metadata))
@@ -400,7 +400,7 @@ class IcebergTable(LakeTable):
             # Another process has begun a catalog in SQL at the same time: its tables exist by now.
             return load_catalog(**self._catalog_properties)
 
-    def _load(self) -> Table | None:
+    def load(self) -> Table | None:
         """Load the table as it is now; None if there is none."""
         try:
             with closing(self._catalog()) as catalog:
@@ -444,7 +444,7 @@ class IcebergTable(LakeTable):
                 pass
             except Exception as error:
                 raise LakeError(f"{self._identifier} cannot be changed: {error!r}") from error
-            found = self._load()
+            found = self.load()
             if found is not None and not self._has_to_grow(found, schema):
                 return found
             table = found or table

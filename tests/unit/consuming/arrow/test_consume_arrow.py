@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from inside import feed_of
 from tables import CONFIG, assigned_consumer, next_position, numbers, put, record_decoded_columns
 
 from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
@@ -76,14 +77,14 @@ def test_it_goes_on_inside_a_segment_without_decoding_it_again(kafka, monkeypatc
 def test_chunks_are_the_decoded_columns_themselves(kafka, monkeypatch) -> None:
     put(kafka, numbers(0, 100))
     addresses = []
-    read = decoder._InlineFile.read
+    read = decoder.InlineFile.read
 
     def watched(*args: Any) -> pa.Table:
         table = read(*args)
         addresses.append(table["n"].chunk(0).buffers()[1].address)
         return table
 
-    monkeypatch.setattr(decoder._InlineFile, "read", watched)
+    monkeypatch.setattr(decoder.InlineFile, "read", watched)
     table = assigned_consumer(kafka, at=position.pack(0, 10, 100)).consume_arrow(20, 0)
     chunk = table["n"].chunk(0)
     assert [chunk.buffers()[1].address] == addresses
@@ -499,7 +500,7 @@ def test_what_a_callback_raises_is_raised_before_records_come(kafka, buffered: b
         put(kafka, numbers(0))
         put(kafka, numbers(3))
         assert consumer.poll(0).value() == {"n": 0}
-        consumer._feed.serve_soon()
+        feed_of(consumer).serve_soon()
     consumer.commit(offsets=[TopicPartition("t", 0, 0)])
     with pytest.raises(ZeroDivisionError):
         consumer.consume_arrow(1, 0)
@@ -528,7 +529,7 @@ def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
     put(kafka, numbers(3))
     consumer = assigned_consumer(kafka)
     assert consumer.consume_arrow(1, 0).num_rows == 1
-    read = decoder._InlineFile.read
+    read = decoder.InlineFile.read
     raising = iter([KeyboardInterrupt])
 
     def interrupted(*args: Any) -> pa.Table:
@@ -536,7 +537,7 @@ def test_an_interrupted_call_has_taken_nothing(kafka, monkeypatch) -> None:
             raise error
         return read(*args)
 
-    monkeypatch.setattr(decoder._InlineFile, "read", interrupted)
+    monkeypatch.setattr(decoder.InlineFile, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         consumer.consume_arrow(5, 0)
     assert next_position(consumer) == position.pack(0, 1, 3)
@@ -624,11 +625,10 @@ def test_what_a_callback_does_while_many_are_fetched_is_done_at_once(
             table = consumer.consume_arrow(100, 0)
             for row in () if table is None else table.to_pylist():
                 found[row["_kafka"]["partition"]].append(int(row["value"]))
-        held = consumer._feed.buffer.buffered
-        assert (
-            consumer._feed.poller.is_interrupted
-            or consumer._feed.buffer.nbytes == kafka_message.bytes_of(held)
-        )
+        held = feed_of(consumer).buffer.buffered
+        assert feed_of(consumer).poller.is_interrupted or feed_of(
+            consumer
+        ).buffer.nbytes == kafka_message.bytes_of(held)
     assert len(polls) >= at
     assert found == {0: list(left), 1: list(range(15))}
     if left == ():

@@ -422,7 +422,7 @@ class Draw:
 
 
 def call(name: str, *arguments: pc.Expression, options: Any = None) -> pc.Expression:
-    return pc.Expression._call(name, list(arguments), options)
+    return pc.Expression._call(name, list(arguments), options)  # noqa: SLF001 - pyarrow has no other way to name a function
 
 
 def kinds_of(made: pa.Table) -> Kinds:

@@ -1,0 +1,141 @@
+"""Where Python and the native core meet: the batches that a topic's engine opens for its records.
+
+Its format says which engine a topic has. A record is appended to the open batch of its partition;
+a sealed batch is blocks of columns, which are encoded as segments and read by reports.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from columnar_kafka import position
+from columnar_kafka.columns.kafka_column import RecordHeaders
+from columnar_kafka.producing.accepting.item import Item
+from columnar_kafka.producing.reporting.report import Callback
+from columnar_kafka.schema import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
+    from columnar_kafka.columns.kafka_column import KafkaColumn
+    from columnar_kafka.native import _core as core
+    from columnar_kafka.producing.engine.record_block import Block
+    from columnar_kafka.producing.limits import SegmentLimits
+    from columnar_kafka.schema import RecordSchema
+    from columnar_kafka.segment.encoder import ParquetEncoder
+
+__all__ = ["Batch", "Engine", "Metadata", "TopicFormat"]
+
+Metadata = tuple[bytes | None, int, RecordHeaders | None, Callback]
+"""A record's key, timestamp, headers and callback."""
+
+
+class Batch(Item, ABC):
+    """Records of one topic-partition that become a segment together.
+
+    It fills while it is open; `RecordQueue` appends under its lock. Sealed, it is the sender's.
+    """
+
+    core: core.Batch | None = None
+    """Its records, if the native core appends them by itself too."""
+    call: None = None
+
+    def __init__(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> None:
+        """Begin a batch with a record that is accepted then."""
+        self.topic_format = topic_format
+        self.partition = partition
+        self.accepted_at = accepted_at
+
+    def __repr__(self) -> str:
+        where = position.partition_address(self.topic, self.partition)
+        return f"<{type(self).__name__} {where}: {self.rows} rows, {self.taken_bytes} bytes>"
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """How many records it has."""
+
+    @property
+    @abstractmethod
+    def taken_bytes(self) -> int:
+        """What they take in memory, as it was charged."""
+
+    @property
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Whether it is to be sealed."""
+
+    @abstractmethod
+    def append(
+        self, values: tuple[Any, ...], metadata: Metadata, nbytes: int, usage: Any, *, pinned: bool
+    ) -> bool | None:
+        """Append a record that `RowColumns.take` has measured, and charge it to `usage`: one step.
+
+        Returns:
+            Whether the sender has to look now: the batch or a part of it is full, or half of a
+            bound is used; None: the record does not fit into the columns, and nothing was done.
+        """
+
+    @abstractmethod
+    def seal(self) -> None:
+        """End the batch, to which nobody appends any more. What fails may be tried again."""
+
+    @abstractmethod
+    def full_chunks(self) -> list[Any]:
+        """Return what can be converted while the batch is open, once."""
+
+    @abstractmethod
+    def blocks(self, segmenter: Any) -> Iterator[tuple[Block, int]]:
+        """Yield the records of the sealed batch and their charged bytes, as one block if possible.
+
+        Records that cannot be converted are reported by `segmenter`.
+        """
+
+    @property
+    def taken_per_row(self) -> float | None:
+        """The bytes of a record, as `taken_bytes`."""
+        return self.taken_bytes / max(1, self.rows)
+
+    # --- on its way -----------------------------------------------------------------------------
+
+    def enter(self, accumulator: Any, now: float) -> None:
+        """See `Item`."""
+        accumulator.open(self)
+
+    def unsent(self, segmenter: Any) -> Iterator[Any]:
+        """See `Item`: its records, not encoded."""
+        return segmenter.unsent(self)  # type: ignore[no-any-return]
+
+
+class Engine(Protocol):
+    """How the records of a topic become columns. For any thread; `open_batch` under the lock."""
+
+    def open_batch(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> Batch:
+        """Return an empty batch of a partition, whose first record is accepted then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicFormat:
+    """How a topic's records are checked, encoded and cut, since one `set_schema`.
+
+    `encoder` is used and `limits` are written by the sender's thread alone; the rest is fixed.
+    """
+
+    topic: str
+    records: RecordSchema
+    columns: RowColumns
+    kafka: KafkaColumn
+    schema: pa.Schema
+    encoder: ParquetEncoder
+    limits: SegmentLimits
+    engine: Engine
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprint", fingerprint(self.schema))
