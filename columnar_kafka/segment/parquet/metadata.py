@@ -7,7 +7,7 @@ codec that does not exist.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from columnar_kafka.segment.parquet.field_ids import (
     ColumnChunkField,
@@ -20,7 +20,7 @@ from columnar_kafka.segment.parquet.field_ids import (
 from columnar_kafka.segment.parquet.thrift import I32, LIST, Cursor, ThriftError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 __all__ = [
     "ARROW_SCHEMA",
@@ -28,7 +28,6 @@ __all__ = [
     "RowGroup",
     "arrow_schemas",
     "has_encrypted_columns",
-    "read_row_groups",
     "row_groups",
     "schema_depth",
 ]
@@ -78,24 +77,11 @@ def row_groups(footer: bytes) -> Iterator[RowGroup]:
     Raises:
         ThriftError, IndexError: it is damaged.
     """
-    return read_row_groups(footer, _read_row_group, to_end=True)
-
-
-def read_row_groups(footer: bytes, read: Callable[[Cursor], Any], *, to_end: bool) -> Iterator[Any]:
-    """Yield what `read` makes of each row group, which it must leave the cursor behind.
-
-    Without `to_end` the fields after the row groups are not walked: the caller has checked them.
-
-    Raises:
-        ThriftError, IndexError: the footer is damaged.
-    """
     cursor = Cursor(footer)
     for field_id, field_type in cursor.fields(_FILE):
         if field_id == FileMetaDataField.ROW_GROUPS:
             for _ in range(cursor.struct_count()):
-                yield read(cursor)
-            if not to_end:
-                break
+                yield _read_row_group(cursor)
         else:
             cursor.skip(field_type)
 

@@ -6,7 +6,7 @@ parquet.thrift defines it counts as missing.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from columnar_kafka.segment.parquet.field_ids import (
     RowGroupField,
     StatisticsField,
 )
-from columnar_kafka.segment.parquet.metadata import read_row_groups
 from columnar_kafka.segment.parquet.thrift import BINARY, STRUCT, Cursor, ThriftError
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ __all__ = ["Bounds", "ColumnPath", "bounds"]
 
 # The Thrift types of the fields that are read.
 _FILE: Final = FileMetaDataField.types(FileMetaDataField.COLUMN_ORDERS)
+_ROW_GROUPS: Final = FileMetaDataField.types(FileMetaDataField.ROW_GROUPS)
 _ROW_GROUP: Final = RowGroupField.types(RowGroupField.COLUMNS)
 _CHUNK: Final = ColumnChunkField.types(ColumnChunkField.META_DATA)
 _META_DATA: Final = ColumnMetaDataField.types(
@@ -172,8 +172,13 @@ def _row_groups(
     # Most footers end with the column orders. What is encrypted comes after them, and a signature.
     if not footer.endswith(orders + thrift.STOP) and _column_orders(footer) != orders:
         raise ThriftError("no column orders")
-    read = partial(_read_row_group, columns=columns, wanted=wanted)
-    return read_row_groups(footer, read, to_end=False)
+    cursor = Cursor(footer)
+    for field_id, field_type in cursor.fields(_ROW_GROUPS):
+        if field_id == FileMetaDataField.ROW_GROUPS:
+            for left in reversed(range(cursor.struct_count())):
+                yield _read_row_group(cursor, columns, wanted, to_end=left > 0)
+            return
+        cursor.skip(field_type)
 
 
 def _column_orders(footer: bytes) -> bytes:
@@ -186,8 +191,12 @@ def _column_orders(footer: bytes) -> bytes:
 
 
 def _read_row_group(
-    cursor: Cursor, columns: int, wanted: Collection[int]
+    cursor: Cursor, columns: int, wanted: Collection[int], *, to_end: bool
 ) -> dict[int, _ChunkStatistics]:
+    """Return the statistics of the wanted columns; with `to_end`, leave the cursor behind them all.
+
+    Nothing is read after the last row group's last wanted column: a segment has one row group.
+    """
     chunks = {}
     for field_id, field_type in cursor.fields(_ROW_GROUP):
         if field_id != RowGroupField.COLUMNS:
@@ -195,11 +204,13 @@ def _read_row_group(
         elif (count := cursor.struct_count()) != columns:
             raise ThriftError(f"{count} columns in a row group, {columns} in the schema")
         else:
-            for number in range(columns):
+            for number in range(columns if to_end else max(wanted) + 1):
                 if number in wanted:
                     chunks[number] = _read_chunk(cursor)
                 else:
                     cursor.skip(STRUCT)
+            if not to_end:
+                break
     if len(chunks) < len(wanted):
         raise ThriftError("a row group without columns")
     return chunks

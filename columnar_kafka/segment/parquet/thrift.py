@@ -80,7 +80,11 @@ class Cursor:
     def varint(self) -> int:
         """Read an unsigned integer of at most 64 bits."""
         buf, pos = self.buf, self.pos
-        value, shift = buf[pos] & 127, 7
+        value, shift = buf[pos], 7
+        if value < _MORE:  # as most are
+            self.pos = pos + 1
+            return value
+        value &= 127
         while buf[pos] >= _MORE and shift < 70:  # noqa: PLR2004 - ten bytes of 7 bits
             pos += 1
             value |= (buf[pos] & 127) << shift
