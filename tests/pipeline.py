@@ -129,7 +129,7 @@ class Pipeline:
         self.reports: list[Reported] = []
         self._limits = SegmentLimits(target_bytes, limit_bytes, segment_rows, window)
         self._members = members
-        self._formats: dict[str, TopicFormat] = {}
+        self.formats: dict[str, TopicFormat] = {}
         if partitions is not None:
             self.kafka.create_topic("t", partitions)
         self.set_schema(schema)
@@ -143,7 +143,7 @@ class Pipeline:
             compression="zstd",
         )
         self.queue.put(NewFormat(topic_format), 0, self.now, 0, urgent=True)
-        self._formats[topic] = topic_format
+        self.formats[topic] = topic_format
 
     def produce(
         self,
@@ -181,7 +181,7 @@ class Pipeline:
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
         metadata = (key, timestamp, pairs, report)
-        topic_format = self._formats[topic]
+        topic_format = self.formats[topic]
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200
             plain = PlainMessage(
@@ -245,7 +245,7 @@ class Pipeline:
 
     def purge(self) -> None:
         """Do what `Sender.purge` has the thread do."""
-        self.sender._purges.append(object())  # noqa: SLF001 - as `Sender.purge`, without a thread to wait for
+        self.sender.purges.append(object())
         self.run()
 
     def flush(self) -> None:

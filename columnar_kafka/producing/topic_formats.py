@@ -94,14 +94,14 @@ class TopicFormats(dict[str, "TopicFormat"]):
         is_set = False
         while not is_set:
             known = self.get(topic)
-            topic_format = self._grown(known, topic, records, limits)
+            topic_format = self.grown(known, topic, records, limits)
             with self._lock:
                 if self.get(topic) is known:  # or another thread, or a handler, was faster
                     announce(topic_format)
                     self[topic] = topic_format
                     is_set = True
 
-    def _grown(
+    def grown(
         self,
         known: TopicFormat | None,
         topic: str,

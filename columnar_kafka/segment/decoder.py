@@ -198,7 +198,7 @@ class InlineFile:
     ) -> None:
         self._raw = raw
         self._options = options
-        self._opened: _ArrowFile | None = None
+        self._opened: ArrowFile | None = None
         self._known: KnownFile | None = None
         if core is not None:
             self._known = core.open(*raw, schema=lambda: self._by_arrow().schema)
@@ -218,15 +218,15 @@ class InlineFile:
     def check(self, *, decode: bool) -> None:
         self._by_arrow().check(decode=decode)
 
-    def _by_arrow(self) -> _ArrowFile:
+    def _by_arrow(self) -> ArrowFile:
         """Open the file with Arrow, which takes longer than a small one takes to decode."""
         if self._opened is None:
             with _as_segment_errors():
-                self._opened = _ArrowFile(self._raw, self._options)
+                self._opened = ArrowFile(self._raw, self._options)
         return self._opened
 
 
-class _ArrowFile:
+class ArrowFile:
     """A file decoded by Arrow."""
 
     def __init__(self, raw: RawSegment, options: ReadOptions) -> None:

@@ -55,7 +55,7 @@ class ParquetEncoder:
 
     def __init__(self, compression: str) -> None:
         """Start without any choice; `compression` is that of ``columnar.encoding.compression``."""
-        self._compression = compression
+        self.compression = compression
         self._choices: dict[str, str] = {}
         self._learned_rows = 0
         self._schema: pa.Schema | None = None
@@ -89,7 +89,7 @@ class ParquetEncoder:
         with pq.ParquetWriter(
             sink,
             batch.schema,
-            compression=self._compression,
+            compression=self.compression,
             use_dictionary=[path for path, name in choices.items() if name == _DICTIONARY],
             column_encoding={path: name for path, name in choices.items() if name != _DICTIONARY}
             or None,

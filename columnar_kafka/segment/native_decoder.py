@@ -122,7 +122,7 @@ class NativeDecoder:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._known: dict[bytes, _Known] = {}  # by what the footer says of the schema
+        self.known: dict[bytes, _Known] = {}  # by what the footer says of the schema
         self._known_bytes = 0
 
     def open(
@@ -150,7 +150,7 @@ class NativeDecoder:
         except SegmentError:
             return None
         key = file.key
-        if (known := self._known.get(key)) is None:
+        if (known := self.known.get(key)) is None:
             found = schema()
             known = _Known(header.schema, found, _read_schema(file, found))
             self._remember(key, known)
@@ -160,11 +160,11 @@ class NativeDecoder:
 
     def _remember(self, key: bytes, known: _Known) -> None:
         nbytes = len(key) + _EXPANDED * known.arrow.serialize().size
-        if key in self._known or nbytes > _CACHE_BYTES:
+        if key in self.known or nbytes > _CACHE_BYTES:
             return
         if self._known_bytes + nbytes > _CACHE_BYTES:
-            self._known, self._known_bytes = {}, 0
-        self._known[key] = known
+            self.known, self._known_bytes = {}, 0
+        self.known[key] = known
         self._known_bytes += nbytes
 
 

@@ -82,7 +82,7 @@ class RecordQueue:
         self.lock = threading.RLock()  # guards the rest
         self._items: deque[Item] = deque()
         self._due_at = _NEVER  # when the sender has to take the items over
-        self._sleeps_until = _NOW
+        self.sleeps_until = _NOW
         self._fills = False  # whether batches become full, so that the next one opens soon
         self._closed = False
         self._suspended = False
@@ -170,20 +170,21 @@ class RecordQueue:
         while (place := open_batches.find(topic, partition, key, topic_format)) is not None:
             chosen, batch = place
             if batch is None:
-                return self._open(topic_format, chosen, now)
+                return self.open_batch(topic_format, chosen, now)
             if not batch.is_full:
                 return batch  # type: ignore[no-any-return]
             open_batches.let_go(topic, chosen, batch)
         return None
 
-    def _open(self, topic_format: TopicFormat, partition: int, now: float) -> Batch | None:
+    def open_batch(self, topic_format: TopicFormat, partition: int, now: float) -> Batch | None:
+        """Put a new batch into the queue and return it, under the lock; None as `_batch`."""
         batch = topic_format.engine.open_batch(topic_format, partition, now)
         due_at = now + self._linger
         self._due_at = min(self._due_at, due_at)
         is_open = self.open_batches.open(
             batch.topic, partition, topic_format, batch, batch.core, self._items
         )
-        if due_at < self._sleeps_until:
+        if due_at < self.sleeps_until:
             self.wake()
         return batch if is_open else None
 
@@ -226,7 +227,7 @@ class RecordQueue:
         except BaseException:  # there is no room; or a signal's, and it may be in already
             self.wake()
             raise
-        if due_at < self._sleeps_until:
+        if due_at < self.sleeps_until:
             self.wake()
 
     def check(self, nbytes: int, records: int) -> None:
@@ -295,8 +296,8 @@ class RecordQueue:
         with self.lock:
             if self._fills:  # not to be woken when the next batch opens, and again when it is full
                 until = min(until, now + self._linger)
-            self._sleeps_until = min(until, self._due_at)
-            return self._sleeps_until
+            self.sleeps_until = min(until, self._due_at)
+            return self.sleeps_until
 
     def take_filled(self) -> list[tuple[str, int]]:
         """Remove and return topics and partitions whose batches may be full."""
@@ -308,7 +309,7 @@ class RecordQueue:
         """Remove and return all items, in the order in which they were accepted."""
         with self.lock:
             items, self._items = self._items, deque()
-            self._due_at, self._sleeps_until = _NEVER, _NOW
+            self._due_at, self.sleeps_until = _NEVER, _NOW
             return items
 
     def set_partitions(self, topic: str, partitions: int) -> None:

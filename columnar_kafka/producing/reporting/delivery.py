@@ -75,7 +75,7 @@ class Delivery:
         self._sends_again = sends_again
         self._errors_only = errors_only
         self._thread = threading.local()  # its `reporting` is set while its reports run
-        self._lock = threading.RLock()  # guards the rest; a signal handler may poll too
+        self.lock = threading.RLock()  # guards the rest; a signal handler may poll too
         self._in_flight: dict[InFlight, None] = {}  # the partitions with attempts
         self.rejecting: dict[InFlight, None] = {}
         """Partitions with something rejected, until the sender takes them out."""
@@ -135,20 +135,20 @@ class Delivery:
             Exception: whatever `send` raises; librdkafka does not have the message then.
         """
         attempt = Attempt(message, alone)
-        with self._lock:
+        with self.lock:
             in_flight.attempts.append(attempt)
             self._in_flight[in_flight] = None
         try:
             send(acknowledge=attempt.acknowledgement.setdefault)
         except BaseException:
-            with self._lock:
+            with self.lock:
                 in_flight.attempts.pop()
             raise
 
     @property
     def locked(self) -> bool:
         """Whether this thread has the lock: it is in the middle of a method, but in no report."""
-        return is_held(self._lock)
+        return is_held(self.lock)
 
     @property
     def serving(self) -> bool:
@@ -166,7 +166,7 @@ class Delivery:
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were."""
         count = 0
-        with self._lock:
+        with self.lock:
             for in_flight in list(self._in_flight):
                 attempts = in_flight.attempts
                 while attempts:
@@ -242,7 +242,7 @@ class Delivery:
         failures, rejections = outcome.failures()
         if rejections:
             self._queue.usage.stop()
-        with self._lock:
+        with self.lock:
             self._failures += failures
             self._rejections += rejections
             self._outcomes.append(outcome)
@@ -283,11 +283,11 @@ class Delivery:
                 return raised
 
     def _run(self) -> int:
-        count = self._run_relayed()  # messages from before a topic got its schema come first
+        count = self.run_relayed()  # messages from before a topic got its schema come first
         while True:
             outcome = None
             try:
-                with self._lock:
+                with self.lock:
                     for waiting in self._outcomes:
                         if not waiting.claimed:
                             outcome = waiting
@@ -300,7 +300,8 @@ class Delivery:
                 if outcome is not None:
                     outcome.claimed = False
 
-    def _run_relayed(self) -> int:
+    def run_relayed(self) -> int:
+        """Run the reports that librdkafka handed over itself; return how many there were."""
         count = 0
         while True:
             # Another thread can run, or a handler, where a function is called, or a loop begins
@@ -328,7 +329,7 @@ class Delivery:
             quiet = self._errors_only and outcome.error is None
             outcome.run(self._abandoned, quiet=quiet)
         self._queue.release_records(outcome)
-        with self._lock:
+        with self.lock:
             if outcome in self._outcomes:
                 self._outcomes.remove(outcome)
         return (outcome.reports - start) * outcome.records_per_report

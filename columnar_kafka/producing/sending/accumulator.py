@@ -91,14 +91,14 @@ class Accumulator:
         # many small segments and free nothing.
         self._worthwhile = memory // 4
         self._worthwhile_rows = float("inf") if records is None else records // 4
-        self._topics: dict[str, _Topic] = {}
+        self.by_topic: dict[str, _Topic] = {}
         self._chunks: list[Any] = []
         self.sealed: deque[Item] = deque()
         """What is to be sent, in order."""
         self._given_up: list[tuple[Item, KafkaError]] = []
 
     def __repr__(self) -> str:
-        topics = self._topics.values()
+        topics = self.by_topic.values()
         opened = sum(len(topic.open) for topic in topics)
         waiting = sum(len(topic.waiting) for topic in topics)
         return f"<Accumulator {opened} open, {len(self.sealed)} sealed, {waiting} waiting>"
@@ -107,14 +107,14 @@ class Accumulator:
 
     def to_look_up(self, now: float) -> list[str]:
         """Return the topics whose number of partitions is to be looked up now."""
-        due = [name for name, topic in self._topics.items() if self._lookup_at(topic) <= now]
+        due = [name for name, topic in self.by_topic.items() if self._lookup_at(topic) <= now]
         for name in due:
-            self._topics[name].looked_up = now
+            self.by_topic[name].looked_up = now
         return due
 
     def set_partitions(self, topic: str, partitions: int, now: float) -> None:
         """Set a topic's number of partitions; records that waited for it are batched, in order."""
-        state = self._topics[topic]
+        state = self.by_topic[topic]
         self.queue.set_partitions(topic, partitions)  # first: what it raises is tried again
         state.topic_format.limits.partitions = partitions
         state.unusable, state.unusable_since = None, float("inf")
@@ -125,13 +125,13 @@ class Accumulator:
 
     def partitions(self, topic: str) -> int:
         """Return a topic's number of partitions, which is known."""
-        partitions = self._topics[topic].partitions
+        partitions = self.by_topic[topic].partitions
         assert partitions is not None
         return partitions
 
     def look_up_soon(self, topic: str) -> None:
         """Have a topic's partitions looked up again: Kafka says that one does not exist."""
-        self._topics[topic].looked_up = float("-inf")
+        self.by_topic[topic].looked_up = float("-inf")
 
     def move(self, item: Item) -> None:
         """Have an item wait for the number of its topic's partitions: the one it was for is gone.
@@ -139,7 +139,7 @@ class Accumulator:
         What comes behind it waits too. Kafka is asked at once; if it only repeats the number with
         which the partition was refused, again a second later.
         """
-        topic = self._topics[item.topic]
+        topic = self.by_topic[item.topic]
         if topic.partitions is not None:
             if topic.partitions != topic.doubted:
                 topic.looked_up = float("-inf")
@@ -149,7 +149,7 @@ class Accumulator:
 
     def topic_unusable(self, topic: str, error: KafkaError, now: float) -> None:
         """Learn that a topic cannot be used; a missing one may still be created, for a time."""
-        state = self._topics[topic]
+        state = self.by_topic[topic]
         if error.code() != KafkaError._UNKNOWN_TOPIC:
             state.unusable_since = float("-inf")
         elif state.unusable is None:
@@ -160,9 +160,9 @@ class Accumulator:
 
     def set_format(self, topic_format: TopicFormat, now: float) -> None:
         """Use `topic_format` for its topic from now on; seal open batches of the earlier one."""
-        topic = self._topics.get(topic_format.topic)
+        topic = self.by_topic.get(topic_format.topic)
         if topic is None:
-            self._topics[topic_format.topic] = topic = _Topic(topic_format)
+            self.by_topic[topic_format.topic] = topic = _Topic(topic_format)
         elif topic_format.limits.partitions is None:  # Kafka did not answer
             topic_format.limits.partitions = topic.partitions
         self._seal_topic(topic)
@@ -172,13 +172,13 @@ class Accumulator:
 
     def open(self, batch: Batch) -> None:
         """Take over a batch that goes on filling."""
-        topic = self._topics[batch.topic]
+        topic = self.by_topic[batch.topic]
         self._end(topic, batch.partition)
         topic.open[batch.partition] = batch
 
     def add_unplaced(self, item: Item) -> None:
         """Place an item, or have it wait for the number of partitions."""
-        topic = self._topics[item.topic]
+        topic = self.by_topic[item.topic]
         if topic.partitions is None:
             topic.waiting.append(item)
         else:
@@ -196,7 +196,7 @@ class Accumulator:
 
     def append(self, record: Record) -> None:
         """Append a record to a batch that is filled here, behind what came before it."""
-        topic, partition = self._topics[record.topic], record.partition
+        topic, partition = self.by_topic[record.topic], record.partition
         if partition < 0:
             partition = self.queue.choose(record.topic, record.metadata[0])
         batch = topic.late.get(partition)
@@ -215,7 +215,7 @@ class Accumulator:
 
     def line_up(self, item: Item) -> None:
         """Have an item sent behind the open batch of its partition."""
-        self._end(self._topics[item.topic], item.partition)
+        self._end(self.by_topic[item.topic], item.partition)
         self.sealed.append(item)
 
     def _end(self, topic: _Topic, partition: int) -> None:
@@ -225,7 +225,7 @@ class Accumulator:
 
     def look_at(self, topic: str, partition: int) -> None:
         """Seal a batch that is full, and convert what is full of it; it may be another by now."""
-        state = self._topics[topic]
+        state = self.by_topic[topic]
         batch = state.open.get(partition)
         if batch is not None:
             self._look_at(state, batch)
@@ -237,7 +237,7 @@ class Accumulator:
 
     def seal_all(self) -> None:
         """Seal every open batch."""
-        for topic in self._topics.values():
+        for topic in self.by_topic.values():
             self._seal_topic(topic)
 
     def _seal_topic(self, topic: _Topic) -> None:
@@ -246,7 +246,7 @@ class Accumulator:
 
     def relieve(self) -> None:
         """Seal the largest open batch because memory is scarce, if that helps."""
-        topics = self._topics.values()
+        topics = self.by_topic.values()
         opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
         nbytes = sum(batch.taken_bytes for _, batch in opened)
         rows = sum(batch.rows for _, batch in opened)
@@ -261,7 +261,7 @@ class Accumulator:
 
     def topics(self) -> set[str]:
         """Return the topics that records wait for. For any thread."""
-        topics = list(self._topics.items())
+        topics = list(self.by_topic.items())
         return {name for name, topic in topics if topic.open or topic.waiting}
 
     # --- work for the sender -------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Accumulator:
         return max(0.0, min(self._times(), default=float("inf")) - now)
 
     def _times(self) -> Iterator[float]:
-        for topic in self._topics.values():
+        for topic in self.by_topic.values():
             yield self._lookup_at(topic)
             for batch in topic.open.values():
                 yield batch.accepted_at + self._linger
@@ -284,7 +284,7 @@ class Accumulator:
 
     def drain(self, now: float) -> Work:
         """Seal batches that are old enough; return all work, in the order in which to send it."""
-        for topic in self._topics.values():
+        for topic in self.by_topic.values():
             for batch in [*takewhile(self._is_due(now), topic.open.values())]:  # oldest first
                 self._seal(topic, batch)
         self._give_up(now)
@@ -296,7 +296,7 @@ class Accumulator:
     def take_all(self, error: KafkaError) -> Work:
         """Remove and return everything, to be given up with this error: for a purge."""
         self.seal_all()
-        for topic in self._topics.values():
+        for topic in self.by_topic.values():
             self._given_up += [(item, error) for item in topic.waiting]
             topic.waiting.clear()
         return self._take()
@@ -309,7 +309,7 @@ class Accumulator:
 
     def _give_up(self, now: float) -> None:
         timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
-        for topic in self._topics.values():
+        for topic in self.by_topic.values():
             if topic.unusable is not None and topic.unusable_since + self._propagation <= now:
                 self._given_up += [(item, topic.unusable) for item in topic.waiting]
                 topic.waiting.clear()

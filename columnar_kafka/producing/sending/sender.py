@@ -41,7 +41,7 @@ _PROGRESS_WAIT: Final = 0.01
 _FORK_WAIT: Final = 0.0005
 
 
-class _Signal:
+class Signal:
     """Wakes a thread that waits for it; of several, one.
 
     A signal handler may set it, also one that has interrupted its use, and may raise: no other
@@ -81,59 +81,59 @@ class Sender:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """Send the records of `queue` to `broker`; `message_timeout` is in seconds."""
-        self._wakeup = _Signal()
-        self._progress = _Signal()
-        self._stop = _Signal()
+        self.wakeup = Signal()
+        self._progress = Signal()
+        self.stopped = Signal()
         self._queue = queue
         queue.wake = self.wake
-        self._accumulator = accumulator
+        self.accumulator = accumulator
         self._delivery = delivery
         self._lines: deque[Callable[[], object]] = deque()
         """What is to be logged after the step: a thread that is in a handler of logs may fork."""
-        self._segmenter = Segmenter(delivery=delivery, queue=queue, tell=self._lines.append)
-        self._dispatcher = Dispatcher(
+        self.segmenter = Segmenter(delivery=delivery, queue=queue, tell=self._lines.append)
+        self.dispatcher = Dispatcher(
             broker=broker,
             accumulator=accumulator,
-            segmenter=self._segmenter,
+            segmenter=self.segmenter,
             delivery=delivery,
             queue=queue,
             message_timeout=message_timeout,
             wall_ms=wall_ms,
         )
-        self._clock = clock
+        self.clock = clock
         self.step = threading.Lock()
         """Held while the thread converts, encodes and sends: not a moment to fork in.
 
         Only the thread takes it, so that nothing that interrupts another can leave it held.
         """
         self._gate = lifecycle.ForkGate()
-        self._steps = 0
-        self._stuck_at: int | None = None  # the progress at which a fork has waited in vain
+        self.steps = 0
+        self.stuck_at: int | None = None  # the progress at which a fork has waited in vain
         self._flushing = False
-        self._stopping = False
-        self._purges: list[object] = []  # each call's own; the thread removes them
+        self.stopping = False
+        self.purges: list[object] = []  # each call's own; the thread removes them
         # What was taken over, until it is dealt with: a step that fails loses nothing of it.
         self._taken: deque[Item] = deque()
         self._filled: deque[tuple[str, int]] = deque()
         self._sealed: deque[Item] = deque()
         self._given_up: deque[tuple[Item, KafkaError]] = deque()
-        self._thread = threading.Thread(target=self._run, name="columnar-kafka-sender", daemon=True)
+        self.thread = threading.Thread(target=self.run, name="columnar-kafka-sender", daemon=True)
 
     def __repr__(self) -> str:
-        sealed, encoded = self._dispatcher.waiting()
+        sealed, encoded = self.dispatcher.waiting()
         return f"<Sender {sealed} sealed, {encoded} encoded>"
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self.thread.start()
 
     def use(self, broker: ProducerBroker) -> None:
         """Send with another broker from now on."""
-        self._dispatcher.broker = broker
+        self.dispatcher.broker = broker
 
     def wake(self) -> None:
         """Make the thread look for work soon. Never blocks."""
-        self._wakeup.set()
+        self.wakeup.set()
 
     def collect(self) -> int:
         """Handle the acknowledgements that librdkafka has delivered; return how many there were.
@@ -143,7 +143,7 @@ class Sender:
         if not self.may_wait:
             return 0
         count = self._delivery.collect()
-        if count and (self._dispatcher.has_work or self._queue.usage.is_half_used):
+        if count and (self.dispatcher.has_work or self._queue.usage.is_half_used):
             self.wake()  # there is room again
         return count
 
@@ -159,11 +159,11 @@ class Sender:
 
     def stop(self) -> None:
         """End the thread after its current step; what is not sent yet stays unsent."""
-        self._stopping = True
-        self._stop.set()
+        self.stopping = True
+        self.stopped.set()
         self.wake()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        if self.thread.is_alive() and self.thread is not threading.current_thread():
+            self.thread.join()
 
     @property
     def may_wait(self) -> bool:
@@ -173,9 +173,7 @@ class Sender:
         fork, or the sender's thread itself.
         """
         return not (
-            self._holds_lock
-            or threading.get_ident() == self._thread.ident
-            or lifecycle.forks_here()
+            self._holds_lock or threading.get_ident() == self.thread.ident or lifecycle.forks_here()
         )
 
     @property
@@ -193,14 +191,14 @@ class Sender:
         Where the caller must not wait, it is done a little later.
         """
         asked = object()
-        self._purges.append(asked)
+        self.purges.append(asked)
         self.wake()
-        while asked in self._purges and not self._stopping and self.may_wait:
+        while asked in self.purges and not self.stopping and self.may_wait:
             self.wait_progress(_PROGRESS_WAIT)
 
     def topics(self) -> set[str]:
         """Return the topics that something waits for or is in flight for. For any thread."""
-        return self._dispatcher.topics() | self._accumulator.topics()
+        return self.dispatcher.topics() | self.accumulator.topics()
 
     def wait_progress(self, timeout: float) -> None:
         """Wait until the thread has ended a step, at most `timeout` seconds or 10 ms.
@@ -209,16 +207,17 @@ class Sender:
         """
         self._progress.wait(min(timeout, _PROGRESS_WAIT))
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Work until it is stopped: what the thread does."""
         failures = 0
-        while not self._stopping:
+        while not self.stopping:
             try:
-                now = self._clock()
+                now = self.clock()
                 wait = self.run_once(now)
-                left = self._queue.sleep(self._clock(), now + wait) - self._clock()
+                left = self._queue.sleep(self.clock(), now + wait) - self.clock()
                 failures = 0
                 self._progress.set()
-                self._wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
+                self.wakeup.wait(max(0.0, min(left, threading.TIMEOUT_MAX)))
             except BaseException:  # noqa: BLE001 - the thread outlives whatever a step did to it
                 failures += 1
                 self._progress.set()
@@ -234,7 +233,7 @@ class Sender:
                 _log.exception(
                     "columnar-kafka's sender failed; it tries again (failure %d)", failures
                 )
-        self._stop.wait(min(_FAILURE_WAIT * 2 ** min(failures - 1, 10), _LONGEST_FAILURE_WAIT))
+        self.stopped.wait(min(_FAILURE_WAIT * 2 ** min(failures - 1, 10), _LONGEST_FAILURE_WAIT))
 
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""
@@ -243,10 +242,10 @@ class Sender:
             while True:
                 with self.step:
                     # Asked now: a fork waits for the step that it sees.
-                    if self._gate.is_open(self._clock()):
-                        self._steps += 1
+                    if self._gate.is_open(self.clock()):
+                        self.steps += 1
                         return self._work(now)
-                if self._stopping:
+                if self.stopping:
                     return 0.0
                 time.sleep(_FORK_WAIT)
         finally:
@@ -259,7 +258,7 @@ class Sender:
 
     @property
     def _progress_made(self) -> int:
-        return self._steps + self._segmenter.done
+        return self.steps + self.segmenter.done
 
     def wait_for_step(self) -> None:
         """Wait until the thread has ended the step that it is in, or gets no further in it.
@@ -267,16 +266,16 @@ class Sender:
         Takes no lock. The step may wait for one that the calling thread holds: the producer's,
         which may be known, or any other, of imports say.
         """
-        if threading.get_ident() == self._thread.ident:
+        if threading.get_ident() == self.thread.ident:
             return
         longest = lifecycle.MUTUAL if self._holds_lock else lifecycle.GRACE
-        progress, since = self._progress_made, self._clock()
-        while self.step.locked() and progress != self._stuck_at:
-            now = self._clock()
+        progress, since = self._progress_made, self.clock()
+        while self.step.locked() and progress != self.stuck_at:
+            now = self.clock()
             if progress != self._progress_made:
                 progress, since = self._progress_made, now
             elif now - since >= longest:
-                self._stuck_at = progress
+                self.stuck_at = progress
                 text = "a fork did not wait for columnar-kafka's sender, which got no further for "
                 text += "%g s: a child that uses pyarrow may hang"
                 self._lines.append(partial(_log.warning, text, longest))
@@ -292,30 +291,30 @@ class Sender:
             raise
 
     def _do_all(self, now: float, *, flushing: bool) -> float:
-        purges = len(self._purges)  # records that are accepted after that are not purged
+        purges = len(self.purges)  # records that are accepted after that are not purged
         self._take_over(now)
         if flushing:
-            self._accumulator.seal_all()
+            self.accumulator.seal_all()
         elif self._queue.usage.is_half_used:
-            self._accumulator.relieve()
+            self.accumulator.relieve()
         if purges:
             self._purge()
-            del self._purges[:purges]
-        work = self._accumulator.drain(now)
+            del self.purges[:purges]
+        work = self.accumulator.drain(now)
         self._hand_on(work)
         for chunk in work.chunks:  # one that fails is converted when its batch is encoded
-            self._segmenter.convert(chunk)
-        wait = self._dispatcher.send_all(now)
-        return min(wait, self._accumulator.next_look(now))
+            self.segmenter.convert(chunk)
+        wait = self.dispatcher.send_all(now)
+        return min(wait, self.accumulator.next_look(now))
 
     def _take_over(self, now: float) -> None:
         self._filled += self._queue.take_filled()  # first: their batches are among the items then
         self._taken += self._queue.drain()
         while self._taken:
-            self._taken[0].enter(self._accumulator, now)
+            self._taken[0].enter(self.accumulator, now)
             self._taken.popleft()
         while self._filled:
-            self._accumulator.look_at(*self._filled[0])
+            self.accumulator.look_at(*self._filled[0])
             self._filled.popleft()
 
     def _hand_on(self, work: Work) -> None:
@@ -323,7 +322,7 @@ class Sender:
         self._sealed += work.sealed
         self._given_up += work.given_up
         while self._sealed:
-            self._dispatcher.line_up(self._sealed[0])
+            self.dispatcher.line_up(self._sealed[0])
             self._sealed.popleft()
         while self._given_up:
             self._delivery.failed(*self._given_up[0])
@@ -332,19 +331,19 @@ class Sender:
     def _purge(self) -> None:
         """Fail all that waits: for its partition, open, sealed, encoded, or rejected."""
         error = KafkaError(KafkaError._PURGE_QUEUE)
-        work = self._accumulator.take_all(error)
+        work = self.accumulator.take_all(error)
         self._hand_on(work)
-        self._dispatcher.purge(error)
+        self.dispatcher.purge(error)
 
     def _look_up(self, now: float) -> None:
-        for topic in self._accumulator.to_look_up(now):
-            began = self._clock()
+        for topic in self.accumulator.to_look_up(now):
+            began = self.clock()
             try:
-                partitions = self._dispatcher.broker.partitions(topic, _LOOKUP_TIMEOUT)
+                partitions = self.dispatcher.broker.partitions(topic, _LOOKUP_TIMEOUT)
             except KafkaException as error:
-                self._accumulator.topic_unusable(topic, error.args[0], now)
+                self.accumulator.topic_unusable(topic, error.args[0], now)
             else:
                 if partitions is not None:
-                    self._accumulator.set_partitions(topic, partitions, now)
-                elif self._clock() - began >= _LOOKUP_TIMEOUT:
+                    self.accumulator.set_partitions(topic, partitions, now)
+                elif self.clock() - began >= _LOOKUP_TIMEOUT:
                     return  # nobody answers: the others would take as long

@@ -74,14 +74,14 @@ class MemoryKafka:
         self.faults: deque[Fault] = deque()  # for producers that have none of their own
         self.held = False  # whether all producers keep what is sent
         self._auto_create = auto_create_topics
-        self._topics: dict[str, _Topic] = {}
+        self.by_name: dict[str, _Topic] = {}
         self._arrived: list[tuple[str, int, int]] = []  # topic, partition, offset
         self._committed: dict[tuple[str, str, int], TopicPartition] = {}
         self._groups: dict[str, ConsumerGroup] = {}
         self._transactional: dict[str, _Transactional] = {}
 
     def __repr__(self) -> str:
-        topics = (f"{name}: {self.count(name)}" for name in self._topics)
+        topics = (f"{name}: {self.count(name)}" for name in self.by_name)
         return f"<{type(self).__name__} messages by topic: {', '.join(topics) or 'no topics'}>"
 
     # --- topics ---------------------------------------------------------------------------------
@@ -96,10 +96,10 @@ class MemoryKafka:
     ) -> None:
         """Create a topic, or change one: partitions are added, never taken away."""
         with self.lock:
-            known = self._topics.get(topic)
+            known = self.by_name.get(topic)
             logs = known.partitions if known is not None else []
             logs += [PartitionLog() for _ in range(partitions - len(logs))]
-            self._topics[topic] = _Topic(logs, compacted, max_message_bytes)
+            self.by_name[topic] = _Topic(logs, compacted, max_message_bytes)
             for group in self._groups.values():
                 group.topics_changed()
             self.changed.notify_all()
@@ -107,13 +107,13 @@ class MemoryKafka:
     def create_missing(self, topic: str) -> None:
         """Create a topic that a producer asks for, if the cluster creates topics automatically."""
         with self.lock:
-            if self._auto_create and topic not in self._topics:
+            if self._auto_create and topic not in self.by_name:
                 self.create_topic(topic)
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic."""
         with self.lock:
-            return {name: len(each.partitions) for name, each in self._topics.items()}
+            return {name: len(each.partitions) for name, each in self.by_name.items()}
 
     def partitions(self, topic: str) -> int | None:
         """Return a topic's number of partitions, or None when it is unknown."""
@@ -122,7 +122,7 @@ class MemoryKafka:
     def limits(self, topic: str) -> TopicLimits:
         """Return a topic's limits; all None for an unknown topic."""
         with self.lock:
-            found = self._topics.get(topic)
+            found = self.by_name.get(topic)
             if found is None:
                 return TopicLimits()
             return TopicLimits(len(found.partitions), found.compacted, found.max_message_bytes)
@@ -136,7 +136,7 @@ class MemoryKafka:
             KeyError, IndexError: there is no such partition.
         """
         with self.lock:
-            found = self._topics[topic].partitions[partition].visible(committed=False)
+            found = self.by_name[topic].partitions[partition].visible(committed=False)
         return [stored.message(topic, partition, offset) for offset, stored in found]
 
     def arrived(self, topic: str, *, committed: bool = True) -> list[Message]:
@@ -148,7 +148,7 @@ class MemoryKafka:
         with self.lock:
             visible = {
                 (number, offset): stored
-                for number, log in enumerate(self._topics[topic].partitions)
+                for number, log in enumerate(self.by_name[topic].partitions)
                 for offset, stored in log.visible(committed=committed)
             }
             order = [key for name, *key in self._arrived if name == topic]
@@ -184,7 +184,7 @@ class MemoryKafka:
             if log is None:
                 error: KafkaError | None = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
             else:
-                error = self._topics[topic].refusal(stored)
+                error = self.by_name[topic].refusal(stored)
             if log is None or error is not None:
                 return stored.message(topic, partition, OFFSET_INVALID, error)
             offset = log.append(stored)
@@ -194,7 +194,7 @@ class MemoryKafka:
 
     def log(self, topic: str, partition: int) -> PartitionLog | None:
         """Return a partition, to be used while holding `lock`, or None."""
-        found = self._topics.get(topic)
+        found = self.by_name.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
         return found.partitions[partition]

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from both_paths import CONFIG
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from inside import pipeline_of
 from support import eventually
 
 from columnar_kafka import Consumer, Producer, Segment, native
@@ -110,7 +111,7 @@ def test_usual_records_never_leave_the_core(
     """Python opens one batch, encodes nothing, and decodes nothing."""
     slow: list[Any] = []
     monkeypatch.delattr(Segment, "_slices_of_table")
-    monkeypatch.delattr(decoder._ArrowFile, "read")
+    monkeypatch.delattr(decoder.ArrowFile, "read")
     accept_row = Pipeline.accept_row
 
     def accept(*arguments: Any) -> None:
@@ -220,9 +221,9 @@ def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> No
     with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 1}) as producer:
         producer.set_schema("t", pa.schema([("n", pa.int64())]))
         producer.produce("t", {"n": 0})  # after it the core opens batches
-        queue = producer._pipeline.queue
+        queue = pipeline_of(producer).queue
         eventually(lambda: len(kafka.messages("t")) == 1)
-        eventually(lambda: queue._sleeps_until > time.monotonic() + 60)
+        eventually(lambda: queue.sleeps_until > time.monotonic() + 60)
         with pytest.raises(RowError):
             producer.produce("t", {"n": "no number"})
         producer.produce("t", {"n": 1})
@@ -232,7 +233,7 @@ def test_the_records_after_a_refused_one_that_opened_a_batch_do_not_wait() -> No
 def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    open_batch, interrupted = RecordQueue._open, []
+    open_batch, interrupted = RecordQueue.open_batch, []
 
     def interrupt(self: RecordQueue, *arguments: Any) -> Any:
         opened = open_batch(self, *arguments)
@@ -241,7 +242,7 @@ def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
             raise KeyboardInterrupt
         return opened
 
-    monkeypatch.setattr(RecordQueue, "_open", interrupt)
+    monkeypatch.setattr(RecordQueue, "open_batch", interrupt)
     producer_has_begun = False
     kafka = FakeKafka()
     kafka.create_topic("t", 1)

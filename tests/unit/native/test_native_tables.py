@@ -155,7 +155,7 @@ def test_a_file_of_a_known_schema_is_not_opened_by_arrow(monkeypatch: pytest.Mon
     own = InlineDecoder()
     tables = [pa.table({"n": [n], "s": ["x"]}) for n in range(3)]
     assert segment(tables[0], own).to_table().equals(tables[0])
-    monkeypatch.setattr(decoder, "_ArrowFile", None)
+    monkeypatch.setattr(decoder, "ArrowFile", None)
     again = segment(tables[1], own)
     assert (again.schema, again.to_table(["s"])) == (tables[1].schema, tables[1].select(["s"]))
     assert again.verify()
@@ -168,7 +168,7 @@ def test_segments_without_a_decoder_know_the_schemas_of_one_another(
     """The lake's and Spark's are such: Arrow takes longer to open one than the core to read it."""
     tables = [pa.table({"of no other test": [n]}) for n in range(2)]
     assert segment(tables[0]).schema == tables[0].schema
-    monkeypatch.setattr(decoder, "_ArrowFile", None)
+    monkeypatch.setattr(decoder, "ArrowFile", None)
     assert segment(tables[1]).schema == tables[1].schema
 
 
@@ -197,7 +197,7 @@ def test_a_schema_that_takes_much_memory_is_not_remembered() -> None:
     )
     assert received(forged, own).schema.field(399).metadata
     assert own.core is not None
-    assert not own.core._known
+    assert not own.core.known
 
 
 def test_schemas_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_schemas_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -
     numbers = []
     for n in range(30):
         assert segment(pa.table({f"c{n}": [n]}), own).schema.names == [f"c{n}"]
-        numbers.append(len(own.core._known))
+        numbers.append(len(own.core.known))
     assert numbers[:3] == [1, 2, 3]
     assert 3 <= max(numbers) < 20
 

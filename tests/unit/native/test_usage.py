@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from inside import pipeline_of
 
 from columnar_kafka import native
 from columnar_kafka.testing import FakeKafka
@@ -26,7 +27,7 @@ def test_nobody_reads_it_and_writes_it_back(usage: Any, name: str) -> None:
 
 def test_the_producers_counter_is_the_cores() -> None:
     with FakeKafka().Producer({"columnar.encoding": "parquet"}) as producer:
-        assert type(producer._pipeline.queue.usage) is native.core.Usage
+        assert type(pipeline_of(producer).queue.usage) is native.core.Usage
 
 
 def test_what_is_not_appended_is_not_charged(usage: Any) -> None:
@@ -38,7 +39,7 @@ def test_what_is_not_appended_is_not_charged(usage: Any) -> None:
 def test_what_is_released_is_given_back_once(usage: Any) -> None:
     items: list[str] = []
     usage.accept(items, "item", 10, 2)
-    usage.adjust(5)
+    usage.charge(5, 0)
     usage.encode(7)
     assert (items, usage.bytes, usage.records, usage.encoded_bytes) == (["item"], 15, 2, 7)
     held = SimpleNamespace(charged_bytes=15, records=2, encoded_bytes=7)
@@ -52,7 +53,7 @@ def test_what_is_released_is_given_back_once(usage: Any) -> None:
 def test_threads_lose_nothing(usage: Any) -> None:
     def change() -> None:
         for _ in range(20_000):
-            usage.adjust(3)
+            usage.charge(3, 0)
             usage.encode(2)
 
     interval = sys.getswitchinterval()

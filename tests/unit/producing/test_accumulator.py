@@ -65,7 +65,7 @@ def test_a_batch_that_cannot_be_sealed_is_not_lost(monkeypatch: pytest.MonkeyPat
     pipeline.numbers(1, 2)
     pipeline.run()
     with monkeypatch.context() as patch:
-        (batch,) = pipeline.accumulator._topics["t"].open.values()
+        (batch,) = pipeline.accumulator.by_topic["t"].open.values()
         patch.setattr(type(batch), "seal", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             pipeline.accumulator.seal_all()
@@ -99,7 +99,7 @@ def test_the_estimated_size_seals() -> None:
 def test_the_estimate_is_learned_from_the_last_segments() -> None:
     pipeline = Pipeline(BYTES, target_bytes=10_000)
     pipeline.run()
-    pipeline._formats["t"].limits.learn(taken_bytes=1000, encoded_bytes=1000)
+    pipeline.formats["t"].limits.learn(taken_bytes=1000, encoded_bytes=1000)
     for n in range(20):
         pipeline.produce(blob(n))
     pipeline.run()
@@ -314,7 +314,7 @@ def test_a_partition_that_does_not_exist_is_for_librdkafka_to_refuse(value: obje
 
 def test_partitions_that_are_added_are_known_after_the_refresh() -> None:
     pipeline = Pipeline(partitions=1, refresh=300.0)
-    limits = pipeline._formats["t"].limits
+    limits = pipeline.formats["t"].limits
     pipeline.run(0.0)
     pipeline.kafka.create_topic("t", 4)
     pipeline.run(299.9)

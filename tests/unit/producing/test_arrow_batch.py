@@ -38,7 +38,7 @@ def arrow(
 ) -> None:
     """Accept rows {"n": number} as `Producer.produce_arrow` does."""
     data = {"n": pa.array(numbers, pa.int64())} | ({} if keys is None else {"k": keys})
-    topic_format = pipeline._formats["t"]
+    topic_format = pipeline.formats["t"]
     rows = conform(
         pa.table(data), topic_format.records, key=None if keys is None else "k", now_ms=5
     )
@@ -146,8 +146,8 @@ def test_a_record_too_large_alone_fails_alone() -> None:
     schema = pa.schema([("n", pa.int64()), ("v", pa.binary())])
     pipeline, reports = Pipeline(schema, limit_bytes=20_000), Reports()
     table = pa.table({"n": [1, 2, 3], "v": [b"x", bytes(range(256)) * 100, b"z"]}, schema=schema)
-    topic_format = pipeline._formats["t"]
-    topic_format.encoder._compression = "none"  # type: ignore[attr-defined]
+    topic_format = pipeline.formats["t"]
+    topic_format.encoder.compression = "none"  # type: ignore[attr-defined]
     rows = conform(table, topic_format.records, now_ms=5)
     arrow_batch = ArrowBatch(
         topic_format, 0, rows, ArrowCall("t", 3, reports), 0.0, table.nbytes, pinned=True

@@ -85,7 +85,7 @@ def test_run_returns_how_many_records_it_reported() -> None:
 
 def test_records_without_a_callback_count_as_reported() -> None:
     pipeline = Pipeline()
-    topic_format = pipeline._formats["t"]
+    topic_format = pipeline.formats["t"]
     values, nbytes = topic_format.columns.take({"n": 1})
     metadata = (None, 5, None, None)
     pipeline.queue.accept(topic_format, 0, values, metadata, nbytes, 0.0)
@@ -237,8 +237,8 @@ def test_two_threads_that_report_plain_messages_report_each_once() -> None:
         seen: list[int] = []
         for n in range(3):
             runs.relay(note(seen, n), None, Message("t", 0, 0, None, b""))
-        both = Yielding(delivery, place=place, meanwhile=runs._run_relayed)
-        both.run(runs._run_relayed)
+        both = Yielding(delivery, place=place, meanwhile=runs.run_relayed)
+        both.run(runs.run_relayed)
         assert sorted(seen) == [0, 1, 2]
         if place > both.count:
             break

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from inside import pipeline_of
 from support import eventually
 
 from columnar_kafka.testing import FakeKafka
@@ -44,12 +45,12 @@ def produced() -> Iterator[Produced]:
 
 def in_the_queue(producer: Producer) -> AbstractContextManager[Any]:
     """Be in the middle of `produce`."""
-    return producer._pipeline.queue.lock
+    return pipeline_of(producer).queue.lock
 
 
 def in_delivery(producer: Producer) -> AbstractContextManager[Any]:
     """Be in the middle of `poll`."""
-    return producer._pipeline.delivery._lock
+    return pipeline_of(producer).delivery.lock
 
 
 @pytest.fixture(params=[in_the_queue, in_delivery])
@@ -83,8 +84,8 @@ def test_a_purge_there_purges_librdkafkas_queue_too(
 ) -> None:
     produced.kafka.hold()
     produced.producer.produce("t", {"n": 1})
-    produced.producer._pipeline.sender.seal()
-    eventually(lambda: produced.producer._pipeline.delivery.in_librdkafka)
+    pipeline_of(produced.producer).sender.seal()
+    eventually(lambda: pipeline_of(produced.producer).delivery.in_librdkafka)
     with interrupted(produced.producer):
         produced.producer.purge()
     produced.kafka.release()
@@ -109,21 +110,21 @@ def test_a_producer_that_is_closed_there_is_closed_by_a_thread(
         assert not produced.producer.close()
         with pytest.raises(RuntimeError, match="Producer has been closed"):
             produced.producer.produce("t", {"n": 2})
-    eventually(lambda: produced.producer._pipeline.unusable)
+    eventually(lambda: pipeline_of(produced.producer).unusable)
     assert produced.reports == [(None, {"n": 1})]
 
 
 def test_a_schema_may_be_set_while_one_is_set(produced: Produced) -> None:
-    formats = produced.producer._pipeline.formats
-    grown = formats._grown
+    formats = pipeline_of(produced.producer).formats
+    grown = formats.grown
 
     def interrupted(*arguments: Any) -> Any:
-        formats._grown = grown  # type: ignore[method-assign]
+        formats.grown = grown  # type: ignore[method-assign]
         made = grown(*arguments)
         produced.producer.set_schema("other", SCHEMA)
         return made
 
-    formats._grown = interrupted  # type: ignore[method-assign]
+    formats.grown = interrupted  # type: ignore[method-assign]
     produced.producer.set_schema("other", SCHEMA)
     produced.producer.produce("other", {"n": 1})
     produced.producer.flush()
@@ -132,19 +133,19 @@ def test_a_schema_may_be_set_while_one_is_set(produced: Produced) -> None:
 
 def test_the_senders_thread_does_not_wait_for_itself(produced: Produced) -> None:
     """A finalizer runs in whichever thread collects garbage."""
-    producer, sender = produced.producer, produced.producer._pipeline.sender
+    producer, sender = produced.producer, pipeline_of(produced.producer).sender
     flushed: list[int] = []
-    drain = sender._accumulator.drain
+    drain = sender.accumulator.drain
 
     def finalize(now: float) -> Any:
-        sender._accumulator.drain = drain  # type: ignore[method-assign]
+        sender.accumulator.drain = drain  # type: ignore[method-assign]
         producer.produce("t", {"n": 2})
         flushed.append(producer.flush())
         producer.purge()
         return drain(now)
 
     producer.produce("t", {"n": 1})
-    sender._accumulator.drain = finalize  # type: ignore[method-assign]
+    sender.accumulator.drain = finalize  # type: ignore[method-assign]
     producer.flush()
     assert flushed == [2]
     assert sorted(value["n"] for _, value in produced.reports) == [1, 2]

@@ -62,7 +62,7 @@ def test_what_comes_after_is_cut_before_it_is_sent() -> None:
     pipeline.kafka.create_topic("t", max_message_bytes=4000)
     produce(pipeline, range(100))
     settle(pipeline)
-    limits = pipeline._formats["t"].limits
+    limits = pipeline.formats["t"].limits
     assert (limits.most, limits.target, limits.window) == (4000 - HEADER_BYTES, 3488, 4000)
     stored = pipeline.kafka.count("t")
     produce(pipeline, range(100, 200))

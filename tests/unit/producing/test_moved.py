@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from inside import pipeline_of
 from pipeline import NUMBERS, Pipeline, records
 from support import eventually
 
@@ -44,7 +45,7 @@ class World:
 
     def make_again(self, partitions: int = NOW) -> None:
         with self.kafka.lock:
-            del self.kafka._topics["t"]
+            del self.kafka.by_name["t"]
             self.kafka.create_topic("t", partitions)
 
     def produce(self, tag: Any, value: Any, **given: Any) -> None:
@@ -92,7 +93,7 @@ def test_keyed_records_go_where_their_keys_belong_now(world: World) -> None:
             assert each.value == row(n)
     for n, _, (partition, value, key) in world.told:
         assert (value, key, partition) == (row(n), b"%d" % n, choose(key, NOW))
-    assert world.producer._pipeline.queue.used_bytes == 0
+    assert pipeline_of(world.producer).queue.used_bytes == 0
 
 
 def test_records_without_keys_go_somewhere(world: World) -> None:
@@ -151,7 +152,7 @@ def test_arrow_data_is_one_report_all_the_same(world: World, partition: int) -> 
     assert (error and error.code()) == (None if partition < 0 else GONE)
     stored = sorted(each.value["n"] for number in range(NOW) for each in world.stored(number))
     assert stored == (list(range(50)) if partition < 0 else [])
-    assert world.producer._pipeline.queue.used_bytes == 0
+    assert pipeline_of(world.producer).queue.used_bytes == 0
 
 
 def test_what_librdkafka_has_taken_is_moved_as_well(world: World) -> None:
@@ -197,14 +198,14 @@ def test_what_cannot_be_read_back_fails_as_before(
     assert world.producer.flush(60) == 0
     assert world.codes == {1: GONE, 2: None}
     eventually(lambda: "could not be read" in caplog.text)  # after the step
-    assert world.producer._pipeline.queue.used_bytes == 0
+    assert pipeline_of(world.producer).queue.used_bytes == 0
 
 
 def gone(**settings: Any) -> Pipeline:
     """Return a pipeline whose topic has gone, with a record that was for a partition of it."""
     pipeline = Pipeline(NUMBERS, partitions=BEFORE, partitioner="murmur2_random", **settings)
     pipeline.run(0.0)
-    del pipeline.kafka._topics["t"]
+    del pipeline.kafka.by_name["t"]
     pipeline.kafka.faults.append(Fault.refusal(KafkaError(GONE)))
     pipeline.numbers(1, key=b"k")
     pipeline.flush()

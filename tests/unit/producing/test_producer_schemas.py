@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from arrow_types import optional, storable
 from confluent_kafka import KafkaError, KafkaException
+from inside import pipeline_of
 from support import Reports
 
 from columnar_kafka import ArrowReport, RowError, SchemaError
@@ -77,9 +78,9 @@ def test_a_schema_that_is_no_growth_is_refused_and_the_old_one_stays(kafka: Fake
 
 def test_the_same_schema_again_changes_nothing(kafka: FakeKafka) -> None:
     producer = make(kafka)
-    encoder = producer._pipeline.formats["t"].encoder
+    encoder = pipeline_of(producer).formats["t"].encoder
     producer.set_schema("t", SMALL)
-    assert producer._pipeline.formats["t"].encoder is encoder
+    assert pipeline_of(producer).formats["t"].encoder is encoder
     producer.produce("t", {"n": 1, "text": "a"})
     assert producer.flush(60) == 0
 
@@ -88,7 +89,7 @@ def test_a_lowered_limit_is_learned_from_set_schema(kafka: FakeKafka) -> None:
     producer = make(kafka)
     kafka.create_topic("t", 3, max_message_bytes=50_000)
     producer.set_schema("t", SMALL)
-    limits = producer._pipeline.formats["t"].limits
+    limits = pipeline_of(producer).formats["t"].limits
     assert (limits.most, limits.target, limits.window) == (49_488, 49_488, 50_000)
 
 
@@ -180,7 +181,7 @@ def test_nothing_of_refused_data_is_taken(kafka: FakeKafka) -> None:
     with pytest.raises(KafkaException) as raised:
         producer.produce_arrow("t", pa.table({"n": [1], "text": ["a"]}), partition=3)
     assert raised.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
     extra = pa.table({"n": [1], "text": ["a"], "other": [1]})
     producer.produce_arrow("t", extra, extra="ignore")
     assert producer.flush(60) == 0

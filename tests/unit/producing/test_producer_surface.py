@@ -16,6 +16,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from inside import pipeline_of
 from pipeline import Sent, records
 from support import eventually
 
@@ -96,7 +97,7 @@ def make(memory: MemoryProducer, request: pytest.FixtureRequest) -> Any:
 
     def factory(**config: Any) -> InMemory:
         producer = InMemory(memory, **config)
-        request.addfinalizer(producer._pipeline.sender.stop)
+        request.addfinalizer(pipeline_of(producer).sender.stop)
         producer.set_schema("t", SCHEMA)
         return producer
 
@@ -135,27 +136,27 @@ def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: An
         (None, row(n), pack(0, n, 3)) for n in range(3)
     ]
     assert len(producer) == 0
-    assert (producer._pipeline.queue.used_bytes, producer._pipeline.queue.records) == (0, 0)
+    assert (pipeline_of(producer).queue.used_bytes, pipeline_of(producer).queue.records) == (0, 0)
 
 
 def test_what_was_sent_and_what_waits_is_one_snapshot(kafka: MemoryKafka, make: Any) -> None:
     producer = make()
-    nothing = producer._pipeline.stats()
+    nothing = pipeline_of(producer).stats()
     for n in range(3):
         producer.produce("t", row(n))
-    waiting = producer._pipeline.stats()
+    waiting = pipeline_of(producer).stats()
     assert waiting == replace(nothing, records=3, nbytes=waiting.nbytes)
     assert 0 < waiting.nbytes < waiting.max_nbytes
     producer.produce("t", b"plain")  # is no segment
     producer.flush(60)
     size = len(kafka.messages("t")[0].value())
-    assert producer._pipeline.stats() == replace(
+    assert pipeline_of(producer).stats() == replace(
         nothing, segments=1, segment_records=3, segment_nbytes=size
     )
     producer.produce("t", row(3))
     producer.purge()
     producer.flush(60)
-    assert producer._pipeline.stats().failed_records == 1
+    assert pipeline_of(producer).stats().failed_records == 1
 
 
 def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) -> None:
@@ -251,7 +252,7 @@ def test_a_wrong_argument_is_a_type_error_and_nothing_is_taken(
     producer = make()
     with pytest.raises(TypeError):
         producer.produce("t", **given)
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_what_no_column_or_message_can_hold_is_refused_before_it_is_taken(
     producer.set_schema("new", SCHEMA)
     with pytest.raises((ValueError, OverflowError, TypeError, KafkaException)):
         producer.produce("t" if known else "new", row(1), **given)
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_a_row_known_to_be_wrong_is_refused_at_once(make: Any, value: Any, reaso
     with pytest.raises(RowError) as raised:
         producer.produce("t", value)
     assert raised.value.reason.startswith(reason)
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(("name", "given"), [("key", b"k"), ("headers", [("h", b"v")])])
@@ -327,7 +328,7 @@ def test_a_partition_that_does_not_exist_is_refused_and_nothing_is_charged(make:
     for value in (row(1), b"plain"):
         with pytest.raises(KafkaException):
             producer.produce("t", value, partition=1)
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
 
 
 # --- batches ------------------------------------------------------------------------------------
@@ -415,7 +416,7 @@ def test_a_purge_reports_what_it_gives_up(make: Any, memory: MemoryProducer) -> 
     producer.purge()
     producer.poll(0)
     assert errors == [KafkaError._PURGE_QUEUE] * 2
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
 
 
 def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> None:
@@ -425,7 +426,7 @@ def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> Non
     producer.close()
     assert seen == [None]
     assert [each.value for each in sent(kafka)] == [row(1)]
-    assert not producer._pipeline.sender._thread.is_alive()
+    assert not pipeline_of(producer).sender.thread.is_alive()
     with pytest.raises(RuntimeError, match="Producer has been closed"):
         producer.produce("t", row(2))
 
@@ -439,7 +440,7 @@ def test_a_report_that_raises_while_it_closes_is_heard_once_it_is_closed(make: A
     producer.produce("t", row(0), on_delivery=raises)
     with pytest.raises(LookupError):
         producer.close()
-    assert not producer._pipeline.sender._thread.is_alive()
+    assert not pipeline_of(producer).sender.thread.is_alive()
     with pytest.raises(RuntimeError, match="Producer has been closed"):
         producer.produce("t", row(1))
 
@@ -470,7 +471,7 @@ def test_a_forked_childs_copy_asks_librdkafka_for_nothing(
 ) -> None:
     """It would wait for threads that its parent has."""
     producer = make(transactional__id="x")
-    monkeypatch.setattr(producer._pipeline, "unusable", ForkError("forked"))
+    monkeypatch.setattr(pipeline_of(producer), "unusable", ForkError("forked"))
     with pytest.raises(ForkError):
         use(producer)
 
@@ -494,7 +495,7 @@ def test_a_raising_report_passes_through_and_the_next_poll_goes_on(make: Any) ->
         producer.flush(60)
     assert producer.flush(60) == 0
     assert seen == [None]
-    assert (len(producer), producer._pipeline.queue.used_bytes) == (0, 0)
+    assert (len(producer), pipeline_of(producer).queue.used_bytes) == (0, 0)
 
 
 # --- subclasses ---------------------------------------------------------------------------------

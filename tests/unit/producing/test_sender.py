@@ -71,7 +71,7 @@ def test_a_segment_is_one_message_without_key_at_its_latest_records_time() -> No
     assert (message.key(), message.timestamp()) == (None, (1, 900))
     header, _ = parse_headers(message.headers())
     assert (header.rows, header.timestamp_min, header.timestamp_max) == (2, 700, 900)
-    assert header.schema == pipeline._formats["t"].fingerprint
+    assert header.schema == pipeline.formats["t"].fingerprint
 
 
 def test_a_record_from_the_future_does_not_date_its_neighbours() -> None:
@@ -362,7 +362,7 @@ class _Failing:
 @PURE
 def test_a_record_that_cannot_be_written_fails_alone() -> None:
     pipeline = Pipeline()
-    form = pipeline._formats["t"]
+    form = pipeline.formats["t"]
     object.__setattr__(form, "encoder", _Failing(form.encoder, 5))
     pipeline.numbers(*range(9))
     pipeline.flush()
@@ -460,7 +460,7 @@ def test_wherever_a_wait_for_the_thread_is_interrupted_that_is_what_it_raises(wa
 
 def test_every_wait_for_progress_ends_however_many_threads_wait() -> None:
     """Those that wait when it is set for the last time as well."""
-    signal = sender._Signal()
+    signal = sender.Signal()
     for _ in range(100):
         done = threading.Event()
         waits = [threading.Thread(target=wait, args=(signal, done), daemon=True) for _ in range(3)]
@@ -586,14 +586,14 @@ class Wakeup:
         self.waits: list[float] = []
         self.wakes = 0
         self._sender = pipeline.sender
-        pipeline.sender._wakeup = self  # type: ignore[assignment]
+        pipeline.sender.wakeup = self  # type: ignore[assignment]
 
     def set(self) -> None:
         self.wakes += 1
 
     def wait(self, timeout: float) -> None:
         self.waits.append(timeout)
-        self._sender._stopping = True
+        self._sender.stopping = True
 
 
 def test_the_time_that_sending_takes_is_no_part_of_the_wait() -> None:
@@ -607,7 +607,7 @@ def test_the_time_that_sending_takes_is_no_part_of_the_wait() -> None:
     pipeline.broker.send = slow_send  # type: ignore[method-assign]
     pipeline.numbers(0, partition=0)
     pipeline.numbers(1, 2, partition=1)
-    pipeline.sender._run()
+    pipeline.sender.run()
     assert wakeup.waits == [0.75]
 
 
@@ -621,7 +621,7 @@ def test_a_record_that_comes_while_the_thread_works_shortens_its_sleep() -> None
         return drain(now)
 
     pipeline.accumulator.drain = late  # type: ignore[method-assign]
-    pipeline.sender._run()
+    pipeline.sender.run()
     assert wakeup.waits == [1.0]
 
 
@@ -767,11 +767,11 @@ def test_a_step_that_goes_on_failing_waits_longer_each_time_and_is_logged_a_few_
         def wait(self, timeout: float) -> None:
             waits.append(timeout)
             pipeline.sender.wake()
-            pipeline.sender._stopping = len(waits) == 20
+            pipeline.sender.stopping = len(waits) == 20
 
-    pipeline.sender._stop = Stop()  # type: ignore[assignment]
+    pipeline.sender.stopped = Stop()  # type: ignore[assignment]
     pipeline.numbers(0)
-    pipeline.sender._run()
+    pipeline.sender.run()
     assert waits[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0]
     assert set(waits[7:]) == {1.0}
     told = [record.message for record in caplog.records]
@@ -792,9 +792,9 @@ def failing_step(pipeline: Pipeline) -> None:
         ("accumulator", "drain"),
         ("accumulator", "look_at"),
         ("delivery", "failed"),
-        ("_segmenter", "encode"),
-        ("_dispatcher", "line_up"),
-        ("_dispatcher", "_take_rejected"),
+        ("segmenter", "encode"),
+        ("dispatcher", "line_up"),
+        ("dispatcher", "_take_rejected"),
     ],
 )
 def test_a_step_that_fails_keeps_what_it_held(stage: str, method: str) -> None:
@@ -803,7 +803,7 @@ def test_a_step_that_fails_keeps_what_it_held(stage: str, method: str) -> None:
 
 @PURE
 def test_a_step_that_fails_to_convert_keeps_what_it_held() -> None:
-    fails_in_a_step("_segmenter", "convert")
+    fails_in_a_step("segmenter", "convert")
 
 
 def fails_in_a_step(stage: str, method: str) -> None:
@@ -813,7 +813,7 @@ def fails_in_a_step(stage: str, method: str) -> None:
     pipeline.numbers(7, 8, partition=1)
     pipeline.set_schema(BLOBS, topic="unknown")
     pipeline.produce({"v": b"x"}, topic="unknown", tag="lost")
-    owner = pipeline.sender if stage.startswith("_") else pipeline
+    owner: Any = pipeline if hasattr(pipeline, stage) else pipeline.sender
     failing = Failing(getattr(owner, stage), method)
     pipeline.queue.batch_filled("t", 0)
     pipeline.sender.seal()
@@ -836,7 +836,7 @@ def test_a_partition_that_fails_keeps_no_other_waiting() -> None:
     pipeline = Pipeline(partitions=2)
     pipeline.numbers(0, partition=0)
     pipeline.numbers(1, partition=1)
-    failing = Failing(pipeline.sender._segmenter, "encode")
+    failing = Failing(pipeline.sender.segmenter, "encode")
     failing_step(pipeline)
     assert failing.calls == 2
     assert [pipeline.segments(0), pipeline.segments(1)] == [[], [rows(1)]]
@@ -850,10 +850,10 @@ def test_records_that_cannot_even_be_cut_are_reported() -> None:
     pipeline = Pipeline()
     pipeline.numbers(0, 1, partition=0)
     pipeline.run()
-    [batch] = pipeline.accumulator._topics["t"].open.values()
+    [batch] = pipeline.accumulator.by_topic["t"].open.values()
     batch.seal()
     for name in ("_to_segment",):
-        Failing(pipeline.sender._segmenter, name, times=100)
+        Failing(pipeline.sender.segmenter, name, times=100)
     pipeline.flush()
     assert [error for _, error in outcomes(pipeline)] == [KafkaError._VALUE_SERIALIZATION] * 2
     assert nothing_is_left(pipeline)
@@ -873,7 +873,7 @@ def test_purge_waits_for_the_thread() -> None:
 
 def test_a_purge_that_is_asked_for_during_another_one_is_done_too() -> None:
     pipeline = Pipeline(linger=1000.0)
-    purge, wake = pipeline.sender._dispatcher.purge, pipeline.sender.wake
+    purge, wake = pipeline.sender.dispatcher.purge, pipeline.sender.wake
     entered, leave, asked = threading.Event(), threading.Event(), threading.Event()
 
     def slow(error: KafkaError) -> None:
@@ -886,7 +886,7 @@ def test_a_purge_that_is_asked_for_during_another_one_is_done_too() -> None:
         if threading.current_thread() is second:
             asked.set()
 
-    pipeline.sender._dispatcher.purge = slow  # type: ignore[method-assign]
+    pipeline.sender.dispatcher.purge = slow  # type: ignore[method-assign]
     pipeline.sender.wake = waking  # type: ignore[method-assign]
     first, second = (threading.Thread(target=pipeline.sender.purge) for _ in range(2))
     pipeline.sender.start()
@@ -911,4 +911,4 @@ def test_stop_ends_the_thread_and_may_be_called_twice() -> None:
     pipeline.sender.start()
     pipeline.sender.stop()
     pipeline.sender.stop()
-    assert not pipeline.sender._thread.is_alive()
+    assert not pipeline.sender.thread.is_alive()

@@ -188,13 +188,13 @@ def test_a_sender_that_waits_for_a_fork_can_be_stopped() -> None:
     with forking(past=False):
         pipeline.sender.start()
         pipeline.sender.stop()
-    assert not pipeline.sender._thread.is_alive()
+    assert not pipeline.sender.thread.is_alive()
 
 
 def segments_sent(pipeline: Pipeline, now: float) -> int:
     """Run a step if the sender begins one at this time; return how many segments there are."""
     pipeline.now = now
-    pipeline.sender._stopping = True  # or it would wait
+    pipeline.sender.stopping = True  # or it would wait
     pipeline.sender.run_once(now)
     return len(pipeline.segments())
 
@@ -257,9 +257,9 @@ def test_a_flush_ends_whose_thread_has_a_lock_that_a_fork_waits_for() -> None:
 def test_a_fork_waits_a_second_for_a_step_that_may_wait_for_the_forking_thread(held: str) -> None:
     """A handler forks that has interrupted `produce` or `poll`, which has the lock."""
     pipeline = Pipeline()
-    lock = {"queue": pipeline.queue.lock, "delivery": pipeline.delivery._lock}[held]
+    lock = {"queue": pipeline.queue.lock, "delivery": pipeline.delivery.lock}[held]
     times = iter([5.0, 5.9, 6.0])
-    pipeline.sender._clock = lambda: next(times)
+    pipeline.sender.clock = lambda: next(times)
     with pipeline.sender.step, lock:
         pipeline.sender.wait_for_step()
     with suppress(StopIteration):
@@ -274,14 +274,14 @@ def test_a_fork_waits_five_seconds_for_a_step_that_gets_no_further() -> None:
     def clock() -> float:
         now = next(times)
         if now == 4.0:
-            pipeline.sender._segmenter.done += 1
+            pipeline.sender.segmenter.done += 1
         return now
 
-    pipeline.sender._clock = clock
+    pipeline.sender.clock = clock
     with pipeline.sender.step:
         pipeline.sender.wait_for_step()
         assert next(times) == 10.0
-        pipeline.sender._stuck_at = None
+        pipeline.sender.stuck_at = None
         pipeline.sender.wait_for_step()
     with suppress(StopIteration):
         raise AssertionError(next(times))
@@ -290,11 +290,11 @@ def test_a_fork_waits_five_seconds_for_a_step_that_gets_no_further() -> None:
 def test_no_fork_waits_again_for_a_step_that_has_got_no_further() -> None:
     pipeline = Pipeline()
     times = iter([0.0, 5.0, 10.0, 20.0, 25.0])
-    pipeline.sender._clock = lambda: next(times)
+    pipeline.sender.clock = lambda: next(times)
     with pipeline.sender.step:
         pipeline.sender.wait_for_step()
         pipeline.sender.wait_for_step()
-        pipeline.sender._steps += 1
+        pipeline.sender.steps += 1
         pipeline.sender.wait_for_step()
     with suppress(StopIteration):
         raise AssertionError(next(times))
