@@ -18,7 +18,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Have producers use the native core, or not: `Producer.produce` then leaves all to Python."""
-    name: str = getattr(request, "param", "native")
+    name: str = getattr(request, "param", "native" if native.enabled else "pure")
     if name == "pure":
         monkeypatch.setattr(native, "enabled", False)
         monkeypatch.setattr(native, "reason", "a test goes without it")
