@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ __all__ = ["Convert", "converter", "misfit"]
 Convert = Callable[[Sequence[Any]], pa.Array]
 """Converts values whose Python types fit; raises any exception if the type cannot hold a value."""
 
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_DATETIMES: Final = {datetime.datetime, type(None)}
+
 
 def converter(arrow: pa.DataType) -> Convert:
     """Return the function that turns values into an array, and changes none of them."""
@@ -28,6 +32,8 @@ def converter(arrow: pa.DataType) -> Convert:
         return _decimals(arrow)
     if range_checks.has_times_of_day(arrow):
         return _times_of_day(arrow)
+    if pa.types.is_timestamp(arrow):
+        return _timestamps(arrow)
     return partial(older_arrow.array, type=arrow)
 
 
@@ -71,5 +77,22 @@ def _times_of_day(arrow: pa.DataType) -> Convert:
         if range_checks.has_time_out_of_day(array):
             raise ValueError("a time of day is outside its 24 hours")
         return array
+
+    return convert
+
+
+def _timestamps(arrow: pa.DataType) -> Convert:
+    """Subtract 1970 in Python: pyarrow is wrong where a zone's offset has parts of a second."""
+
+    def convert(values: Sequence[Any]) -> pa.Array:
+        if set(map(type, values)) <= _DATETIMES:  # a subclass may redefine subtraction
+            zone = next((value.tzinfo for value in values if value is not None), None)
+            epoch = _EPOCH if zone is not None else _EPOCH.replace(tzinfo=None)
+            try:
+                durations = [None if value is None else value - epoch for value in values]
+                return pa.array(durations, pa.duration(arrow.unit)).view(arrow)
+            except (TypeError, ValueError, OverflowError):
+                pass  # some have a zone and some do not, or pyarrow has the better error
+        return older_arrow.array(values, type=arrow)
 
     return convert

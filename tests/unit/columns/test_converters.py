@@ -34,6 +34,13 @@ def test_a_zone_from_a_file_is_what_the_file_says_whatever_its_key_does() -> Non
     assert found == [dt.datetime(1879, 12, 31, 23, 6, 32, tzinfo=dt.timezone.utc)]
 
 
+def test_an_offset_with_parts_of_a_second_is_taken_off_in_full() -> None:
+    zone = dt.timezone(dt.timedelta(hours=-2, microseconds=-1))
+    time = dt.datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=zone)
+    [value] = converter(pa.timestamp("us", "UTC"))([time]).to_pylist()
+    assert value == dt.datetime(2026, 1, 1, 2, 0, 0, 2, tzinfo=dt.timezone.utc)
+
+
 def test_nanoseconds_of_pandas_are_kept() -> None:
     value = pd.Timestamp(1_234_567_891, unit="ns", tz="UTC")
     found = converter(pa.timestamp("ns", "UTC"))([value, None])
