@@ -49,9 +49,9 @@ class Answer:
 
     def values(self, case: str, who: str, metric: str = CPU) -> tuple[float, ...]:
         """Return a cell. Raises KeyError when there is none."""
-        for each in self.figures:
-            if (each.case, each.who, each.metric) == (case, who, metric):
-                return each.values
+        for figure in self.figures:
+            if (figure.case, figure.who, figure.metric) == (case, who, metric):
+                return figure.values
         raise KeyError((case, who, metric))
 
     def compare(

@@ -79,4 +79,4 @@ class Bench:
     def log_bytes(self, topic: str) -> int:
         """Return how many bytes the broker's log of a topic with one partition has."""
         folder = Path(self.kafka.directory, "node-1", "data", f"{topic}-0")
-        return sum(each.stat().st_size for each in folder.glob("*.log"))
+        return sum(path.stat().st_size for path in folder.glob("*.log"))

@@ -51,9 +51,9 @@ def tree_cpu() -> float:
     this = psutil.Process()
     ended = this.cpu_times()
     found = time.process_time() + ended.children_user + ended.children_system
-    for each in this.children(recursive=True):
+    for child in this.children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it has ended since
-            found += sum(each.cpu_times()[:4])  # its own, and of those of its own that have ended
+            found += sum(child.cpu_times()[:4])  # its own, and of those of its own that have ended
     return found
 
 

@@ -48,8 +48,8 @@ def main(
         raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; there are {known}")
     asked = only or [
         name
-        for name, each in QUESTIONS.items()
-        if (full or not each.IS_LONG) and (against or name != "revision")
+        for name, question in QUESTIONS.items()
+        if (full or not question.IS_LONG) and (against or name != "revision")
     ]
     if "revision" in asked and not against:
         raise typer.BadParameter("revision needs --against REVISION")
@@ -62,7 +62,7 @@ def main(
     answers = report.kept(folder / "answers.json", QUESTIONS)
     document = folder / "benchmarks.md" if short else ROOT / "docs" / "benchmarks.md"
     report.write(answers, document)
-    _print_claims([each for each in answers if each.name in asked])
+    _print_claims([answer for answer in answers if answer.name in asked])
     out.print(str(document), soft_wrap=True)
 
 
@@ -96,12 +96,12 @@ def _print_claims(answers: Sequence[Answered]) -> None:
             out.print(table)
     for line in dict.fromkeys(
         line
-        for each in answers
+        for answer in answers
         for line in (
-            each.machine.processor,
-            each.machine.system,
-            each.machine.versions,
-            f"native core {each.machine.native_core}",
+            answer.machine.processor,
+            answer.machine.system,
+            answer.machine.versions,
+            f"native core {answer.machine.native_core}",
         )
     ):
         out.print(line)

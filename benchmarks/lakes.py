@@ -44,8 +44,8 @@ def verified(table: LakeTable, messages: Callable[[], Iterable[SourceMessage]]) 
         audit.compare(fences[0], 0, messages())
     else:
         by_partition = {fence.partition: list[SourceMessage]() for fence in fences}
-        for each in messages():
-            by_partition[each.partition].append(each)
+        for message in messages():
+            by_partition[message.partition].append(message)
         for fence in fences:
             audit.compare(fence, 0, by_partition[fence.partition])
     report = audit.finish(fence.partition for fence in fences)

@@ -79,8 +79,8 @@ class Landing:
         with tempfile.TemporaryDirectory() as root:
             self.timed(end, f"{root}/lake")
             read = pa.concat_tables(
-                pq.read_table(each, columns=self.schema.names, partitioning=None)
-                for each in _files(f"{root}/lake")
+                pq.read_table(file, columns=self.schema.names, partitioning=None)
+                for file in _files(f"{root}/lake")
             )
         compare_tables(pa.concat_tables([sent] * times), read, f"{self.topic}, landed")
 
@@ -98,7 +98,7 @@ class Landing:
 
 def rows_in(folder: str) -> int:
     """Return how many rows have landed in a folder."""
-    return sum(pq.read_metadata(each).num_rows for each in _files(folder))
+    return sum(pq.read_metadata(file).num_rows for file in _files(folder))
 
 
 def _files(folder: str) -> list[Path]:

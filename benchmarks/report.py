@@ -33,10 +33,12 @@ class Answered:
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The header and the rows of its table: a line for each case and competitor."""
-        metrics = list(dict.fromkeys(each.metric for each in self.answer.figures))
+        metrics = list(dict.fromkeys(figure.metric for figure in self.answer.figures))
         lines: dict[tuple[str, str], dict[str, str]] = {}
-        for each in self.answer.figures:
-            lines.setdefault((each.case, each.who), {})[each.metric] = str(Spread.of(each.values))
+        for figure in self.answer.figures:
+            lines.setdefault((figure.case, figure.who), {})[figure.metric] = str(
+                Spread.of(figure.values)
+            )
         rows = [
             [case, who, *(cells.get(metric, "") for metric in metrics)]
             for (case, who), cells in lines.items()
@@ -88,7 +90,7 @@ def write(answers: Sequence[Answered], document: Path) -> None:
 
 def grouped(answers: Sequence[Answered]) -> dict[str, list[tuple[str, Claim]]]:
     """Return the claims with their questions: what is lost, what is missed, and the rest."""
-    every = [(each.title, claim) for each in answers for claim in each.answer.claims]
+    every = [(answer.title, claim) for answer in answers for claim in answer.answer.claims]
     every.sort(key=lambda pair: pair[1].margin)
     return {
         "Where we lose": [pair for pair in every if pair[1].lost],

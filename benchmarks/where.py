@@ -94,7 +94,7 @@ def main(
             found, costs = measure(child, call)
         finally:
             child.close()
-    show(found, sum(each.cpu for each in costs) / len(costs) / count * 1e6)
+    show(found, sum(cost.cpu for cost in costs) / len(costs) / count * 1e6)
 
 
 def measure(child: Child, call: tuple[object, ...]) -> tuple[Counter[tuple[str, str]], list[Cost]]:
@@ -110,9 +110,9 @@ def measure(child: Child, call: tuple[object, ...]) -> tuple[Counter[tuple[str, 
                 windows.append((cost.began, cost.began + cost.wall))
                 costs.append(cost)
         found = Counter(
-            (each.thread, each.place)
-            for each in samples(file)
-            if any(begin <= each.at <= end for begin, end in windows)
+            (sample.thread, sample.place)
+            for sample in samples(file)
+            if any(begin <= sample.at <= end for begin, end in windows)
         )
     return found, costs
 

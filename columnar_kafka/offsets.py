@@ -41,7 +41,7 @@ def check_partitions(partitions: Any) -> list[TopicPartition]:
     """
     if not isinstance(partitions, list):
         raise TypeError("requires list of TopicPartition")
-    if not all(isinstance(each, TopicPartition) for each in partitions):
+    if not all(isinstance(partition, TopicPartition) for partition in partitions):
         raise TypeError("expected cimpl.TopicPartition")
     return partitions
 

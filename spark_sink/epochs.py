@@ -41,7 +41,7 @@ class Epoch:
         Raises:
             ColumnarError: it has sent a later one of this query.
         """
-        found = [each.rpartition(":") for each in marks]
+        found = [mark.rpartition(":") for mark in marks]
         last = max((int(number) for query, _, number in found if query == self.query), default=-1)
         if last > self.number:
             raise ColumnarError(

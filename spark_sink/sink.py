@@ -255,7 +255,7 @@ class _LakeWriter:
                     topic=topic,
                     partition=columns["partition"][row].as_py(),
                     offset=columns["offset"][row].as_py(),
-                    headers=[(each["key"], each["value"]) for each in headers],
+                    headers=[(header["key"], header["value"]) for header in headers],
                     value=columns["value"][row].as_buffer(),
                     key=columns["key"][row].as_py() if "key" in columns else None,
                     timestamp=None if times is None else times[row].as_py(),
@@ -309,11 +309,11 @@ class LakeStreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
 
 
 def _results(messages: list[WriterCommitMessage | None]) -> list[TaskResult]:
-    return [each for each in messages if isinstance(each, TaskResult)]
+    return [message for message in messages if isinstance(message, TaskResult)]
 
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StageResult]:
-    return [staged for each in _results(messages) for staged in each.staged]
+    return [staged for result in _results(messages) for staged in result.staged]
 
 
 def _client_config(options: Mapping[str, str], schema: StructType, *, ranges: bool) -> Hidden:

@@ -218,10 +218,10 @@ class BatchReader(_RangeReader, DataSourceReader):
         with closing(Lookup(self._options)) as lookup:
             starting, ending = self._options.starting, self._options.ending
             start, end = lookup.at(starting), lookup.at(ending)
-            for each, offset in end.next.items():
-                if offset < start.next.get(each, offset):
+            for key, offset in end.next.items():
+                if offset < start.next.get(key, offset):
                     raise ConfigError(
-                        f"{partition_name(each)}: the query starts at offset {start.next[each]} "
+                        f"{partition_name(key)}: the query starts at offset {start.next[key]} "
                         f'("{starting.option}") and ends before it, at {offset} ("{ending.option}")'
                     )
             return self._tasks(start, end, end, lookup)

@@ -89,7 +89,7 @@ class WriterOptions:
         """
         if overwrite:
             raise ConfigError('rows are appended to topics: use mode("append")')
-        own = Hidden({key: each for key, each in options.items() if key.startswith(_PREFIX)})
+        own = Hidden({key: option for key, option in options.items() if key.startswith(_PREFIX)})
         opts.refuse_unknown(options, [*_OPTIONS, *own])
         opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
         config = opts.client_config(options)
@@ -98,7 +98,7 @@ class WriterOptions:
         _check_columns(schema, topic)
         if transactional_id is None:
             _check_idempotence(config)
-        rest = [each for each in schema if each.name not in _METADATA + _PLACE]
+        rest = [field for field in schema if field.name not in _METADATA + _PLACE]
         if not rest:
             raise ConfigError(f"no columns to send besides {', '.join(schema.names)}")
         return cls(
@@ -130,7 +130,7 @@ def _check_idempotence(config: Mapping[str, Any]) -> None:
 
 
 def _check_columns(schema: StructType, topic: str | None) -> None:
-    found = {each.name: each.dataType for each in schema}
+    found = {field.name: field.dataType for field in schema}
     for name in found:
         if name.lower() == KAFKA_COLUMN:  # as Spark compares names
             raise ConfigError(
@@ -258,9 +258,9 @@ def _context() -> TaskContext:
 
 
 def _summary(messages: Iterable[WriterCommitMessage | None]) -> str:
-    results = [each for each in messages if isinstance(each, RowsSent)]
-    before = sum(each.before for each in results)
-    rows = sum(each.rows for each in results)
+    results = [message for message in messages if isinstance(message, RowsSent)]
+    before = sum(result.before for result in results)
+    rows = sum(result.rows for result in results)
     return f"{rows} rows sent" + (f"; {before} tasks had sent theirs before" if before else "")
 
 

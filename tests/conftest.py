@@ -63,7 +63,7 @@ class OneSpark(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if any(each in nodeid for each in SPARK_TESTS):
+        if any(test in nodeid for test in SPARK_TESTS):
             return "spark"
         file = nodeid.partition("::")[0]
         # Long tests share what their file has started, such as MirrorMaker.

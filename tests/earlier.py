@@ -120,7 +120,7 @@ def consume(servers: str, topic: str, group: str, count: int) -> list[list[str]]
             assert message is not None, "nothing came any more"
             assert message.error() is None, message.error()
             parts = (message.value(), message.key(), message.headers(), message.timestamp()[1])
-            found.append([str(each) for each in parts])
+            found.append([str(part) for part in parts])
             consumer.commit(message=message, asynchronous=False)
     return found
 

@@ -104,7 +104,7 @@ def chunk_values(file: File, rng: random.Random) -> None:
 def statistics(file: File, rng: random.Random) -> None:
     """The footer's statistics are another column's, or have another size."""
     metas = [file.meta(column) for column in range(len(file.chunks[0]))]
-    some = [field(each, 12) for each in metas if any(entry[0] == 12 for entry in each)]
+    some = [field(meta, 12) for meta in metas if any(entry[0] == 12 for entry in meta)]
     bounds = [each for one in some for each in one[2] if each[1] == BINARY]
     rng.choice(bounds)[2] = rng.choice([b"", b"x", b"\xff" * 3, rng.randbytes(8), b"\xff" * 40])
 
@@ -151,9 +151,9 @@ KINDS: dict[str, Callable[[File, random.Random], None]] = {
 def originals() -> dict[tuple[str, str], Sent]:
     """Good segments of one schema: of our own producer, and of one that has dictionaries."""
     ours = {codec: ordinary(codec, ROWS) for codec in ("none", "zstd")}
-    found = {("ours", codec): each for codec, each in ours.items()}
-    for codec, each in ours.items():
-        table = pq.read_table(pa.BufferReader(each.value))
+    found = {("ours", codec): our for codec, our in ours.items()}
+    for codec, our in ours.items():
+        table = pq.read_table(pa.BufferReader(our.value))
         written = sent(table.replace_schema_metadata(None), compression=codec)
         found["other", codec] = written
     return found

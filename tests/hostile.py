@@ -157,7 +157,7 @@ class File:
         end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
         footer = parse(Cursor(data[end:-8]))
         groups = field(footer, 4)[2][1]
-        return cls([[_pages(data, each) for each in _metas(group)] for group in groups], footer)
+        return cls([[_pages(data, meta) for meta in _metas(group)] for group in groups], footer)
 
     def meta(self, column: int, group: int = 0) -> Struct:
         """The footer's metadata of a column chunk."""
@@ -258,9 +258,9 @@ def ordinary(compression: str, rows: int = 40) -> Sent:
             "i": pa.array(range(rows), pa.int64()),
             "s": ["UA", None, "AA", "UA"] * (rows // 4),
             "at": pa.array(range(rows), pa.timestamp("us")),
-            "f": [each / 8 for each in range(rows)],
+            "f": [index / 8 for index in range(rows)],
             "l": pa.array([[1, None], None, [], [2]] * (rows // 4), pa.list_(pa.int32())),
-            "id": [f"id-{each:05}" for each in range(rows)],
+            "id": [f"id-{index:05}" for index in range(rows)],
             "b": [True, None] * (rows // 2),
         }
     )
@@ -268,7 +268,7 @@ def ordinary(compression: str, rows: int = 40) -> Sent:
         table.combine_chunks().to_batches()[0],
         segment="p-0",
         timestamps=kafka_column.timestamp_array(range(rows)),
-        keys=kafka_column.key_array([b"key-%d" % each for each in range(rows)]),
+        keys=kafka_column.key_array([b"key-%d" % index for index in range(rows)]),
         headers=kafka_column.header_array([[("h", b"x")]] * rows),
     )
     header = SegmentHeader(
@@ -414,7 +414,7 @@ def null_lists(rows: int = 1000) -> Sent:
     fixed = pa.schema({"l": pa.list_(pa.int32(), 1_000_000)})
     one = sent(pa.table([pa.nulls(1, fixed.types[0])], fixed))
     pairs = field(File.load(one.value).footer, 5)[2][1]
-    arrow = next(each for each in pairs if field(each, 1)[2] == b"ARROW:schema")
+    arrow = next(pair for pair in pairs if field(pair, 1)[2] == b"ARROW:schema")
     of_any_size = sent(pa.table({"l": pa.nulls(rows, pa.list_(pa.int32()))}), schema=fixed)
     return changed(of_any_size, lambda file: field(file.footer, 5)[2][1].append(arrow))
 
@@ -642,7 +642,7 @@ class Topic:
     def resume(self, partitions: Any) -> None: ...
 
     def position(self, partitions: Any) -> list[TopicPartition]:
-        return [TopicPartition(each.topic, each.partition) for each in partitions]
+        return [TopicPartition(partition.topic, partition.partition) for partition in partitions]
 
     def seek(self, partition: Any) -> None:
         raise AssertionError
@@ -678,11 +678,11 @@ def _read(segments: Iterator[Sent], decoder: Decoder | None = None) -> Iterator[
             topic="t",
             partition=0,
             offset=offset,
-            value=each.value,
-            headers=each.headers(),
+            value=segment.value,
+            headers=segment.headers(),
             timestamp=(confluent_kafka.TIMESTAMP_CREATE_TIME, 5),
         )
-        for offset, each in enumerate(segments)
+        for offset, segment in enumerate(segments)
     )
     feed = Feed(topic, OffsetStore(auto_store=True), decoder=decoder)
     while batch := feed.take(64, 0):

@@ -138,7 +138,7 @@ def _structs(rng: random.Random, depth: int) -> Make:
 
     def make(rows: int) -> pa.Array:
         nulls = rng.choice((None, pa.array(rng.choices((False, True), k=rows), pa.bool_())))
-        return pa.StructArray.from_arrays([each(rows) for each in members], names, mask=nulls)
+        return pa.StructArray.from_arrays([member(rows) for member in members], names, mask=nulls)
 
     return make
 
@@ -159,7 +159,7 @@ def _sparse_unions(rng: random.Random, depth: int) -> Make:
 
     def make(rows: int) -> pa.Array:
         codes = pa.array(rng.choices(range(len(members)), k=rows), pa.int8())
-        return pa.UnionArray.from_sparse(codes, [each(rows) for each in members])
+        return pa.UnionArray.from_sparse(codes, [member(rows) for member in members])
 
     return make
 
@@ -170,7 +170,7 @@ def _dense_unions(rng: random.Random, depth: int) -> Make:
     def make(rows: int) -> pa.Array:
         codes = rng.choices(range(len(members)), k=rows)
         places = [codes[:row].count(code) for row, code in enumerate(codes)]
-        children = [each(codes.count(code)) for code, each in enumerate(members)]
+        children = [member(codes.count(code)) for code, member in enumerate(members)]
         return pa.UnionArray.from_dense(
             pa.array(codes, pa.int8()), pa.array(places, pa.int32()), children
         )
@@ -259,8 +259,8 @@ def encoded(rng: random.Random, rows: pa.Table) -> bytes:
 def _written(rows: pa.Table, form: Any, options: pa.ipc.IpcWriteOptions) -> bytes:
     sink = pa.BufferOutputStream()
     with form(sink, rows.schema, options=options) as writer:
-        for each in rows.to_batches():
-            writer.write_batch(each)
+        for batch in rows.to_batches():
+            writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 
@@ -301,7 +301,7 @@ def forge(rng: random.Random, value: bytes) -> bytes:
     messages = _messages(value)
     for _ in range(rng.choice((1, 1, 2, 4))):
         messages = rng.choice(_FORGERIES)(rng, messages)
-    stream = b"".join(each.bytes() for each in messages)
+    stream = b"".join(message.bytes() for message in messages)
     if rng.random() < 0.05:
         return stream[: rng.randrange(len(stream))]
     return stream + _MARK + bytes(4)
@@ -316,7 +316,7 @@ def _flip(rng: random.Random, messages: list[Message]) -> list[Message]:
 
 def _change_body(rng: random.Random, messages: list[Message]) -> list[Message]:
     """Change offsets, sizes, codes, indices, run ends or values."""
-    bodies = [each.body for each in messages if each.body]
+    bodies = [message.body for message in messages if message.body]
     if bodies:
         put(rng, rng.choice(bodies))
     return messages
@@ -376,11 +376,13 @@ class _Flat:
         """Write a table; return the places of its fields. A field that is None is left out."""
         self._point([])
         vtable, count = len(self.data), len(numbers)
-        slots = [0 if each is None else 8 * place for place, each in enumerate(numbers, 1)]
+        slots = [0 if number is None else 8 * place for place, number in enumerate(numbers, 1)]
         self.data += struct.pack(f"<{2 + count}H", 4 + 2 * count, 8 * (count + 1), *slots)
         at = self._point(pointed)
-        self.data += struct.pack(f"<ii{count}q", at - vtable, 0, *(each or 0 for each in numbers))
-        return [at + each for each in slots]
+        self.data += struct.pack(
+            f"<ii{count}q", at - vtable, 0, *(number or 0 for number in numbers)
+        )
+        return [at + slot for slot in slots]
 
     def vector(self, pointed: list[int], count: int) -> list[int]:
         """Write a vector of tables; return their places."""
@@ -537,7 +539,7 @@ def _compare(
     with assigned_consumer(kafka, **limits) as consumer:
         way(consumer, options, read)
     assert len(read.errors) < 2 - is_honest, read.errors
-    expected = [repr(each["x"]) for each in rows.to_pylist() if each["n"] != least]
+    expected = [repr(row["x"]) for row in rows.to_pylist() if row["n"] != least]
     for offset in (0, 1, 2) if is_honest else (0, 2):
         assert read.rows[offset] == expected, f"{expected} sent at {offset}, {read.rows} read"
     return "honest" if is_honest else "reported" if read.errors else "read"
@@ -555,7 +557,7 @@ class Read:
         """Add rows to the messages that they come from, with values as text."""
         rows.validate(full=True)
         kafka = rows["_kafka"].combine_chunks()
-        starts = [position.unpack(each).offset for each in kafka.field("offset").to_pylist()]
+        starts = [position.unpack(value).offset for value in kafka.field("offset").to_pylist()]
         for offset, count in Counter(starts).items():
             part = rows.slice(starts.index(offset), count)
             may_fail = () if self._is_honest or offset != 1 else (Exception,)
@@ -670,9 +672,9 @@ def run(first: int, count: int, program: str = __file__) -> tuple[Counter[str], 
     end = first + count
     while first < end:
         lines, why = _child(program, str(first), str(end - first))
-        outcomes.update(each["outcome"] for each in lines if "outcome" in each)
-        wrong += [f"{each['begun']}: {each['wrong']}" for each in lines if "wrong" in each]
-        begun = [each["begun"] for each in lines]
+        outcomes.update(line["outcome"] for line in lines if "outcome" in line)
+        wrong += [f"{line['begun']}: {line['wrong']}" for line in lines if "wrong" in line]
+        begun = [line["begun"] for line in lines]
         if why:
             wrong.append(f"{begun[-1:]} ended its process: {why}")
         first = begun[-1] + 1 if begun and why else end
@@ -682,7 +684,7 @@ def run(first: int, count: int, program: str = __file__) -> tuple[Counter[str], 
 def run_known() -> tuple[Counter[str], list[str]]:
     """Read the `known` cases in a child process; return as `run`."""
     lines, why = _child(__file__, "known")
-    outcomes = Counter(each["outcome"] for each in lines if "outcome" in each)
+    outcomes = Counter(line["outcome"] for line in lines if "outcome" in line)
     return outcomes, [why] if why else []
 
 

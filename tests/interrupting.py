@@ -42,7 +42,7 @@ class Interrupter:
 
     def __init__(self, *modules: ModuleType, places: set[int]) -> None:
         self.count = 0
-        self._files = {inspect.getsourcefile(each) for each in modules}
+        self._files = {inspect.getsourcefile(module) for module in modules}
         self._places = places
         self._running: dict[FrameType, int] = {}  # with their last instruction
         self._inlined: set[FrameType] = set()  # their last one called a function written in Python

@@ -180,7 +180,7 @@ class DirectoryLake(Lake):
 
     def read(self) -> pa.Table:
         files = self.filesystem()
-        landed = [each for each in self.data_files() if not each.startswith("_")]
+        landed = [file for file in self.data_files() if not file.startswith("_")]
         return pa.concat_tables(pq.read_table(each, filesystem=files) for each in sorted(landed))
 
     def engines(self) -> Engines:
@@ -353,7 +353,7 @@ def put(table: Any, offsets: Iterable[int], **layout: Any) -> CommitResult:
 def wrong(lake: Any) -> list[tuple[str, ...]]:
     """Return the columns in which each wrong file of a table hides rows."""
     table = lake.table()
-    return [each.columns for each in wrong_files(table, table.head())]
+    return [file.columns for file in wrong_files(table, table.head())]
 
 
 def audit(
@@ -374,9 +374,11 @@ def compared(
     table = lake.table(**({} if isinstance(lake, DirectoryLake) else {"reland": True}))
     head = table.head()
     audit = TopicAudit("t", table.landed_files(head), head.fences, decoding)
-    fences = [each for each in head.fences.values() if each.topic == "t"]
+    fences = [fence for fence in head.fences.values() if fence.topic == "t"]
     for fence in fences:
-        inside = [each for each in messages if max(low, fence.first) <= each.offset < fence.next]
+        inside = [
+            message for message in messages if max(low, fence.first) <= message.offset < fence.next
+        ]
         audit.compare(fence, low, inside, letters)
     return audit.finish([fence.partition for fence in fences])
 

@@ -189,8 +189,10 @@ def check(servers: str, consumer: str, topic: str, content: str) -> None:
         assert as_records(read_messages) == records(content)
         _check_positions(read_messages)
         return
-    assert [type(each) for each in read_messages] == [confluent_kafka.Message] * len(read_messages)
-    assert [_unwrapped(each) for each in read_messages] == [
+    assert [type(message) for message in read_messages] == [confluent_kafka.Message] * len(
+        read_messages
+    )
+    assert [_unwrapped(message) for message in read_messages] == [
         [record(n, row=True) for n in each] if isinstance(each, list) else record(each, row=False)
         for each in CONTENTS[content]
     ]

@@ -98,7 +98,7 @@ class RandomRows:
 
     def _map(self, depth: int) -> tuple[pa.DataType, Make]:
         arrow, keys = self.rng.choice(
-            [each for each in LEAVES if not pa.types.is_floating(each[0])]
+            [leaf for leaf in LEAVES if not pa.types.is_floating(leaf[0])]
         )
         item, make = self._field("value", depth)
         some = lambda: self.rng.sample(keys, self.rng.randint(0, min(3, len(keys))))  # noqa: E731
@@ -128,7 +128,7 @@ def _leaves() -> Iterator[tuple[pa.DataType, Sequence[Any]]]:
     for text in (pa.string(), pa.large_string(), pa.string_view()):
         yield text, texts
     for binary in (pa.binary(), pa.large_binary(), pa.binary_view()):
-        yield binary, [each.encode() for each in texts]
+        yield binary, [text.encode() for text in texts]
     yield pa.dictionary(pa.int32(), pa.string()), TEXTS
     yield pa.dictionary(pa.int8(), pa.int64()), [1, 2, 3]
     yield pa.binary(3), [b"abc", b"\0\0\0", b"xyz"]
@@ -188,7 +188,7 @@ class SentSegment:
             batch,
             segment="p-0",
             timestamps=kafka_column.timestamp_array(range(count)),
-            keys=kafka_column.key_array([each["text"].encode() for each in self.rows]),
+            keys=kafka_column.key_array([row["text"].encode() for row in self.rows]),
             headers=kafka_column.header_array([[("h", b"x")], None] * (count // 2)),
         )
         header = SegmentHeader(
@@ -233,11 +233,11 @@ class SentSegment:
 def read(sent: SentSegment, rng: random.Random) -> Iterator[tuple[str, bool]]:
     """Yield the name of every reader, and whether it returned the rows that were produced."""
     segment = Segment(topic="t", partition=0, offset=0, headers=sent.headers, value=sent.value)
-    names = [each for each in segment.schema.names if each != "_kafka"]
+    names = [name for name in segment.schema.names if name != "_kafka"]
     some, text = rng.sample(names, rng.randint(1, len(names))), rng.choice(TEXTS)
-    yield "records", sent.rows == [each.value for each in segment.records()]
+    yield "records", sent.rows == [record.value for record in segment.records()]
     messages = _consumer(sent).consume(2 * ROWS, 0)
-    yield "poll", sent.rows == [each.error() or each.value() for each in messages]
+    yield "poll", sent.rows == [message.error() or message.value() for message in messages]
     table = segment.to_table()
     rows = [row for batch in table.select(names).to_batches() for row in to_rows(batch)]
     yield "to_table", sent.rows == rows and _is_sound(table)
@@ -267,10 +267,10 @@ def read(sent: SentSegment, rng: random.Random) -> Iterator[tuple[str, bool]]:
 def _ends(schema: pa.Schema) -> list[str]:
     """Return the paths of the members of top-level records, which select columns."""
     return [
-        f"{each.name}.{inner.name}"
-        for each in schema
-        if pa.types.is_struct(each.type)
-        for inner in each.type
+        f"{field.name}.{inner.name}"
+        for field in schema
+        if pa.types.is_struct(field.type)
+        for inner in field.type
     ]
 
 
@@ -302,7 +302,7 @@ def _sent(sent: SentSegment, table: pa.Table | None) -> list[tuple[int, Row]]:
             keys = pa.array(map(str, range(ROWS)))
             table = table.append_column("number", keys)
             producer.produce_arrow("t", table, key="number")
-    found = [(int(each.key()), each.error() or each.value()) for each in topic.records("t")]
+    found = [(int(record.key()), record.error() or record.value()) for record in topic.records("t")]
     return sorted(found, key=lambda each: each[0])
 
 

@@ -45,7 +45,7 @@ READERS: dict[str, Callable[[str], int]] = {
 def read(reader: str, paths: Sequence[str]) -> dict[str, str]:
     """Read files with one reader; return the number of rows of each, or why there is none."""
     found: dict[str, str] = {}
-    while left := [each for each in paths if each not in found]:
+    while left := [path for path in paths if path not in found]:
         done = subprocess.run(
             [sys.executable, __file__, reader, *left],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

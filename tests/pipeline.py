@@ -269,7 +269,9 @@ class Pipeline:
     def sent(self, partition: int = 0, topic: str = "t") -> list[Sent]:
         """Return all records of a partition, as a consumer would read them."""
         return [
-            record for each in self.kafka.messages(topic, partition) for record in records(each)
+            record
+            for message in self.kafka.messages(topic, partition)
+            for record in records(message)
         ]
 
 

@@ -56,7 +56,7 @@ class Question(NamedTuple):
 
     def count(self, values: Iterable[Any], *, ordered: bool) -> int:
         """Return how many of the column's values are such; if `ordered`, NaN is the greatest."""
-        return sum(self._holds(each, ordered=ordered) for each in values)
+        return sum(self._holds(value, ordered=ordered) for value in values)
 
     def _holds(self, found: Any, *, ordered: bool) -> bool:
         if self.asked in (NULL, VALID):
@@ -128,9 +128,9 @@ def _asked_for(kind: pa.DataType, found: Iterable[Any], count: int | None) -> li
     if pa.types.is_nested(kind):
         return []
     values = {each for each in found if each is not None}
-    if pa.types.is_temporal(kind) and any(isinstance(each, int) for each in values):
+    if pa.types.is_temporal(kind) and any(isinstance(value, int) for value in values):
         return []  # Python lacks some of them
-    numbers = sorted(each for each in values if not is_nan(each))
+    numbers = sorted(value for value in values if not is_nan(value))
     if count is not None and len(numbers) > count:
         step = (len(numbers) - 1) / max(1, count - 1)
         numbers = sorted({numbers[round(n * step)] for n in range(count)})
@@ -278,7 +278,7 @@ def datafusion_engine(table: Any) -> Answer:
 
     def answer(question: Question) -> int:
         name, *members = question.path
-        place = '"' + name.replace('"', '""') + '"' + "".join(f"['{each}']" for each in members)
+        place = '"' + name.replace('"', '""') + '"' + "".join(f"['{member}']" for member in members)
         condition = _condition(place, question, lambda each: _arrow_literal(each, question.kind))
         found = builder.execute(f'SELECT count(*) AS "found" FROM t WHERE {condition}').read_all()
         return int(pa.table(found)["found"][0].as_py())

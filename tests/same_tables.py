@@ -65,7 +65,9 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
     expected = expected.select(found.schema.names)
     assert found.schema.equals(expected.schema)
     assert (found.schema.metadata or {}) == (expected.schema.metadata or {})
-    assert [each.metadata for each in found.schema] == [each.metadata for each in expected.schema]
+    assert [field.metadata for field in found.schema] == [
+        field.metadata for field in expected.schema
+    ]
     assert found.num_rows == expected.num_rows
     for one, other in zip(found.columns, expected.columns, strict=True):
         assert_same_arrays(pa.concat_arrays(one.chunks), pa.concat_arrays(other.chunks))

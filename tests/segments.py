@@ -129,9 +129,9 @@ def produced(tables: Iterable[pa.Table], *, topic: str = "t") -> list[SourceMess
         SourceMessage(
             topic=topic,
             partition=0,
-            offset=each.offset(),
-            headers=each.headers(),
-            value=each.value(),
+            offset=message.offset(),
+            headers=message.headers(),
+            value=message.value(),
         )
-        for each in kafka.messages(topic, 0)
+        for message in kafka.messages(topic, 0)
     ]

@@ -75,8 +75,8 @@ def send_numbered(
     with Producer(config) as producer:
         producer.set_schema(topic, rows.schema)
         size = count // partitions
-        for each in range(partitions):
-            producer.produce_arrow(topic, rows.slice(each * size, size), partition=each)
+        for index in range(partitions):
+            producer.produce_arrow(topic, rows.slice(index * size, size), partition=index)
 
 
 def check_numbered(found: pa.Table, count: int, record_property: Any) -> None:

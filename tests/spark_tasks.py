@@ -39,7 +39,7 @@ class Query:
     def ranges(self, **options: str) -> list[pa.RecordBatch]:
         """Return the rows of each of the source's tasks."""
         reader = self._source(**options).reader(self._schema)
-        return [batch for each in reader.partitions() for batch in reader.read(each)]
+        return [batch for partition in reader.partitions() for batch in reader.read(partition)]
 
     def stage(self, *tasks: list[pa.RecordBatch]) -> list[Any]:
         """Stage the rows of the sink's tasks, and return what the driver is told."""

@@ -49,9 +49,9 @@ sys.meta_path.insert(0, NoPandas())
 def spark_home(folder: Path, pyspark: Path) -> Path:
     """Make a folder that is PySpark's home by links: a local cluster leaves its work there."""
     folder.mkdir()
-    for each in pyspark.iterdir():
-        if each.name != "work":
-            folder.joinpath(each.name).symlink_to(each)
+    for path in pyspark.iterdir():
+        if path.name != "work":
+            folder.joinpath(path.name).symlink_to(path)
     return folder
 
 
@@ -164,9 +164,9 @@ def command_lines(pid: int) -> dict[int, str]:
     """
     found: dict[int, str] = {}
     with suppress(psutil.NoSuchProcess):
-        for each in psutil.Process(pid).children(recursive=True):
+        for child in psutil.Process(pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # nor has a zombie
-                found[each.pid] = " ".join(each.cmdline())
+                found[child.pid] = " ".join(child.cmdline())
     return found
 
 

@@ -43,7 +43,7 @@ def put(
 def assigned_consumer(kafka: FakeKafka, *topics: str, at: int = 0, **config: Any) -> Any:
     """Return a consumer with partition 0 of these topics assigned, from position `at` on."""
     consumer = kafka.Consumer({**CONFIG, **config})
-    consumer.assign([TopicPartition(each, 0, at) for each in topics or ("t",)])
+    consumer.assign([TopicPartition(topic, 0, at) for topic in topics or ("t",)])
     return consumer
 
 

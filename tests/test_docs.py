@@ -85,7 +85,7 @@ def test_the_consumers_snippets_for_arrow_run(kafka, capsys) -> None:
             producer.produce("arrow-orders", {"id": n})
         producer.produce("arrow-orders", b'{"id": 4}')
     page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
-    text = "".join(each for each in snippets("python", page) if "arrow" in each)
+    text = "".join(snippet for snippet in snippets("python", page) if "arrow" in snippet)
     there = text.replace("orders", "arrow-orders").replace("consume_arrow(100", "consume_arrow(2")
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs-arrow"}
     exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
@@ -101,7 +101,7 @@ def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
         for n in (1, 2, 3):
             producer.produce("lag-orders", {"id": n})
     page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
-    [text] = [each for each in snippets("python", page) if ".lag(" in each]
+    [text] = [snippet for snippet in snippets("python", page) if ".lag(" in snippet]
     settings = {"bootstrap.servers": kafka.bootstrap_servers}
     there = text.replace("orders", "lag-orders").replace("poll(10)", "poll(120)")
     exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
@@ -159,7 +159,7 @@ def test_the_lakes_snippet_lands_what_is_in_the_topic(kafka, topic, tmp_path, ca
 
 def test_links_between_documents_lead_somewhere() -> None:
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
-    anchors = {each: set(map(anchor, headings(each))) for each in documents}
+    anchors = {document: set(map(anchor, headings(document))) for document in documents}
     for document in documents:
         for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8")):
             path, _, section = link.partition("#")
@@ -181,10 +181,10 @@ def anchor(heading: str) -> str:
 
 
 def test_every_option_of_the_command_line_is_documented() -> None:
-    pages = "".join(each.read_text(encoding="utf-8") for each in ROOT.glob("docs/*.md"))
+    pages = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("docs/*.md"))
     for name, command in commands(get_command(app)):
         assert f"`{name}`" in pages, name
-        for option in {each for parameter in command.params for each in parameter.opts}:
+        for option in {opt for parameter in command.params for opt in parameter.opts}:
             if option.startswith("--"):
                 assert re.search(rf"{option}(?![\w-])", pages), f"{name} {option}"
 
@@ -207,7 +207,7 @@ def test_the_options_of_landing_are_in_the_table_as_they_are() -> None:
         default = getattr(LakeOptions(), name)
         choices = option.choices or (option.metavar or "").split("|")
         if len(choices) > 1:
-            assert values == ", ".join(bold(f"`{each}`", each == default) for each in choices)
+            assert values == ", ".join(bold(f"`{choice}`", choice == default) for choice in choices)
         elif default:
             assert values == bold(str(default), True)
 

@@ -9,7 +9,7 @@ TESTS = Path(__file__).parent
 
 def folders(parent: Path) -> set[str]:
     """Return the names of the folders that hold Python files."""
-    return {each.parent.name for each in parent.glob("*/*.py")}
+    return {path.parent.name for path in parent.glob("*/*.py")}
 
 
 def test_every_room_has_its_folder_of_unit_tests() -> None:

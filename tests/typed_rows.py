@@ -85,7 +85,7 @@ def _nested(
 
 
 def _with_nulls(values: list[Any], rng: random.Random) -> list[Any]:
-    return [None if rng.random() < 0.1 else each for each in values]
+    return [None if rng.random() < 0.1 else value for value in values]
 
 
 def _sizes(count: int, rng: random.Random) -> list[int]:

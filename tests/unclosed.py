@@ -104,7 +104,7 @@ def granted(_: Any, config: dict[str, Any]) -> None:
     """The group has granted partitions, and no poll has accepted them yet."""
     members = _members(config)
     for _ in range(2):  # at the second answer the consumer has got its own
-        eventually(lambda: any(each.assignment.topic_partitions for each in members() or ()))
+        eventually(lambda: any(member.assignment.topic_partitions for member in members() or ()))
 
 
 def read(consumer: Any, _: dict[str, Any]) -> None:
@@ -204,7 +204,7 @@ ENDINGS: Final = {each.__name__: each for each in (module, cycle, function, nobo
 
 
 def _print_children() -> None:
-    children = [str(each.pid) for each in psutil.Process().children()]
+    children = [str(child.pid) for child in psutil.Process().children()]
     sys.stdout.write(f"children: {' '.join(children)}\n")
     sys.stdout.flush()
 

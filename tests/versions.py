@@ -95,7 +95,7 @@ class Line(NamedTuple):
     @property
     def pins(self) -> list[str]:
         """The versions that are given."""
-        return [each for each in self.versions if "==" in each]
+        return [version for version in self.versions if "==" in version]
 
 
 class Result(NamedTuple):
@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> int:
         for wheel in (wheels.split(",") if shutil.which("cargo") else ["pure"])
     ]
     if arguments:
-        lines = [line for line in lines if any(each in line.name for each in arguments)]
+        lines = [line for line in lines if any(argument in line.name for argument in arguments)]
     kafka_jars()  # pyspark, which fetches them, is not there either
     results = []
     for line in lines:
@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
         show(results[-1:])
     say("")
     show(results)
-    return int(any(each.outcome.startswith("failed") for each in results))
+    return int(any(result.outcome.startswith("failed") for result in results))
 
 
 def say(text: str) -> None:
@@ -185,7 +185,7 @@ def run(line: Line) -> Result:
     pins, frozen = folder / "pins.txt", folder / "frozen.txt"
     pins.write_text("\n".join(line.pins))
     chosen = uv("pip", "compile", "--python", python, "--no-build", *line.resolution,
-                "--no-annotate", *(f"--extra={each}" for each in EXTRAS),
+                "--no-annotate", *(f"--extra={extra}" for extra in EXTRAS),
                 "pyproject.toml", pins)  # fmt: skip
     frozen.write_text(chosen.stdout)
     base = ["pip", "install", "--python", python, "--no-build", "--constraint", frozen]

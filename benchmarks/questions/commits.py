@@ -48,8 +48,8 @@ class Committing:
         table = table_in(folder, self._format)
         found = []
         clock = Clock()
-        for number, each in enumerate(segments(self._count * ROWS, ROWS), 1):
-            land([each], table=table, generations=GENERATIONS)
+        for number, segment in enumerate(segments(self._count * ROWS, ROWS), 1):
+            land([segment], table=table, generations=GENERATIONS)
             if number == 1 and self._format == "delta":
                 lake = DeltaTable(f"{folder}/lake")
                 lake.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 minute"})
@@ -61,7 +61,7 @@ class Committing:
 
 def _nbytes(folder: str) -> int:
     paths = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
-    return sum(each.stat().st_size for each in paths if set(each.parts).intersection(_LOGS))
+    return sum(path.stat().st_size for path in paths if set(path.parts).intersection(_LOGS))
 
 
 def answer(bench: Bench) -> Answer:

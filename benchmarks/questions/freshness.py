@@ -80,7 +80,7 @@ def answer(bench: Bench) -> Answer:
             values.append(_round(bench, table_format))
     for table_format, values in rounds.items():
         for metric in METRICS:
-            found.add(table_format, OURS, metric, [each[metric] for each in values])
+            found.add(table_format, OURS, metric, [value[metric] for value in values])
         p99 = found.values(table_format, OURS, P99)
         found.limit(f"{table_format}: p99", p99, ROLL_SECONDS + MORE_SECONDS, "s")
     return found

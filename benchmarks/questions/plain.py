@@ -100,7 +100,7 @@ class Tables:
         """Compare the table with what was sent. Raises UnequalError."""
         names = ["value"] if self._form == BYTES else ["id", "text"]
         _, tables = self._once()
-        read = Digest(row for each in tables for row in each.select(names).to_pylist())
+        read = Digest(row for table in tables for row in table.select(names).to_pylist())
         rows = map(_row, range(self._count))
         sent = ({"value": orjson.dumps(row)} for row in rows) if self._form == BYTES else rows
         Digest(sent).compare(read, self._topic)
@@ -129,7 +129,7 @@ def answer(bench: Bench) -> Answer:
             children.together("check")
             found.add_costs(form, children.rounds(bench.rounds, "read"), count)
         found.compare(form, who[1])
-    took = [each * count / 1e3 for each in found.values(JSON, "ours", WALL)]
+    took = [value * count / 1e3 for value in found.values(JSON, "ours", WALL)]
     found.limit(f"{count:,} JSON messages, wall", took, MOST_MS, "ms")
     return found
 

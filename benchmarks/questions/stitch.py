@@ -38,7 +38,7 @@ class Stitching:
     """Makes one file of segments; lives in a child."""
 
     def __init__(self, who: str, rows: int, segment_rows: int) -> None:
-        self._files = [each.value or b"" for each in segments(rows, segment_rows)]
+        self._files = [segment.value or b"" for segment in segments(rows, segment_rows)]
         self._who, self._rows = who, rows
 
     def nbytes(self) -> int:

@@ -282,9 +282,9 @@ class AIOConsumer:
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         wrapped = {
-            name: self._rebalancing(each) if callable(each) else each
-            for name, each in callbacks.items()
-            if each is not _NOT_GIVEN
+            name: self._rebalancing(callback) if callable(callback) else callback
+            for name, callback in callbacks.items()
+            if callback is not _NOT_GIVEN
         }
         await self._call(self._consumer.subscribe, topics, **wrapped)
 

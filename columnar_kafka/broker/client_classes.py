@@ -44,7 +44,7 @@ def traced(cls: Any) -> Any:
     confluent-kafka that it replaces; its `_above_tracer` are classes that go above a tracer's.
     Thread-safe.
     """
-    ours: Any = next(each for each in cls.__mro__ if "_stock" in vars(each))
+    ours: Any = next(base for base in cls.__mro__ if "_stock" in vars(base))
     name = ours._stock.__name__
     tracer = getattr(confluent_kafka, name)
     if isinstance(tracer, type) and issubclass(tracer, ours):
@@ -59,18 +59,18 @@ def traced(cls: Any) -> Any:
 
 def _seen_by(tracer: type, ours: Any, cls: type) -> type:
     """Create the subclass; New Relic's class may already be a base of ours."""
-    bound = {each: names for each in tracer.__mro__ if (names := _early_bound(each))}
+    bound = {base: names for base in tracer.__mro__ if (names := _early_bound(base))}
     late = {each: _class(each, (each,), _late(each, bound[each])) for each in bound}
     own = set(ours.__mro__)
-    above = [late.get(each, each) for each in tracer.__mro__[:1] if each not in own]
-    above += [late[each] for each in tracer.__mro__[1:] if each in late and each not in own]
+    above = [late.get(base, base) for base in tracer.__mro__[:1] if base not in own]
+    above += [late[base] for base in tracer.__mro__[1:] if base in late and base not in own]
     within = [late[each] for each in late if each in own]
     if not above and not within:
         return cls
     if above:
         below, bases = ours, (*ours._above_tracer, *above, ours, *within)
     else:
-        below = next(each for each in ours.__mro__[1:] if "_stock" in vars(each))
+        below = next(base for base in ours.__mro__[1:] if "_stock" in vars(base))
         bases = (ours, *ours._above_tracer, *within)
     layer = _class(ours, bases, {"_below_tracer": below})
     return layer if cls is ours else _class(cls, (cls, layer), {})
@@ -84,9 +84,9 @@ def _early_bound(owner: type) -> list[str]:
     """
     return [
         name
-        for name, each in vars(owner).items()
-        if hasattr(each, "_self_wrapper")
-        and any(vars(base).get(name) is each.__wrapped__ for base in owner.__mro__[1:])
+        for name, var in vars(owner).items()
+        if hasattr(var, "_self_wrapper")
+        and any(vars(base).get(name) is var.__wrapped__ for base in owner.__mro__[1:])
     ]
 
 

@@ -46,7 +46,7 @@ def _offsets(
     client: StockConsumer, partitions: Sequence[TopicPartition], at: int, deadline: float
 ) -> dict[Partition, int]:
     """Return an offset of each partition. Kafka's times -2 and -1 are its beginning and end."""
-    asked = [TopicPartition(each.topic, each.partition, at) for each in partitions]
+    asked = [TopicPartition(partition.topic, partition.partition, at) for partition in partitions]
     try:
         found = client.offsets_for_times(asked, seconds_left(deadline))
     except KafkaException as error:  # so it says where a client has not connected in time

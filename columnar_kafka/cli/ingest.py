@@ -133,10 +133,10 @@ def ingest(options: IngestOptions) -> None:
             stack.enter_context(HealthServer(service, port, host=host, late_seconds=late))
         stats = _run(service)
     if options.as_json:
-        typer.echo(json.dumps({topic: asdict(each) for topic, each in stats.items()}))
+        typer.echo(json.dumps({topic: asdict(stat) for topic, stat in stats.items()}))
         return
-    for topic, each in stats.items():
-        typer.echo(f"{topic}: {landed(each.rows, each.files, each)}")
+    for topic, stat in stats.items():
+        typer.echo(f"{topic}: {landed(stat.rows, stat.files, stat)}")
 
 
 def _service(ingestors: Sequence[Ingestor]) -> IngestService:

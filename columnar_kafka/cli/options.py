@@ -189,16 +189,16 @@ def takes(command: Callable[..., None]) -> Callable[..., None]:
         command(**_arguments(command, values))
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
 def _parameters(of: Any) -> Iterator[inspect.Parameter]:
     """Yield the options of a function or a dataclass."""
-    for each in inspect.signature(of, eval_str=True).parameters.values():
-        kind: Any = each.annotation
-        if not is_dataclass(each.annotation):
-            yield each
+    for parameter in inspect.signature(of, eval_str=True).parameters.values():
+        kind: Any = parameter.annotation
+        if not is_dataclass(parameter.annotation):
+            yield parameter
         elif stated := tuple(options_of(kind)):
             for name, option in stated:
                 yield _parameter(name, option, getattr(kind(), name))
@@ -231,8 +231,10 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
 def _arguments(of: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a function or a dataclass is called with: its own values, and its dataclasses."""
     return {
-        name: _made(each.annotation, values) if is_dataclass(each.annotation) else values[name]
-        for name, each in inspect.signature(of, eval_str=True).parameters.items()
+        name: _made(parameter.annotation, values)
+        if is_dataclass(parameter.annotation)
+        else values[name]
+        for name, parameter in inspect.signature(of, eval_str=True).parameters.items()
     }
 
 

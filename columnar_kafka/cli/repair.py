@@ -32,8 +32,8 @@ def repair(
     text = f"{result.repaired:,} of {result.files:,} files had filters miss rows, and no longer do"
     typer.echo(json.dumps(asdict(result)) if as_json else text)
     if result.left:
-        for each in result.reasons:
-            typer.echo(each, err=True)
+        for reason in result.reasons:
+            typer.echo(reason, err=True)
         fail(
             f"{result.left:,} files stay as they are: have the program that wrote them rewrite them"
         )

@@ -94,9 +94,9 @@ def _show(report: AuditReport) -> None:
             f"partition {partition}: offsets {first} to {last} were not compared: the table's "
             "fences do not cover them"
         )
-    for each in report.findings[:_SHOWN]:
-        place = "" if each.partition is None else f" partition {each.partition}"
-        offsets = "" if each.first is None else f" offsets {each.first} to {each.last}"
-        typer.echo(f"{each.kind}:{place}{offsets} {each.file}: {each.reason}", err=True)
+    for finding in report.findings[:_SHOWN]:
+        place = "" if finding.partition is None else f" partition {finding.partition}"
+        offsets = "" if finding.first is None else f" offsets {finding.first} to {finding.last}"
+        typer.echo(f"{finding.kind}:{place}{offsets} {finding.file}: {finding.reason}", err=True)
     if len(report.findings) > _SHOWN:
         typer.echo("… (--json lists all)", err=True)

@@ -55,7 +55,7 @@ def row_format(schema: RecordSchema) -> RowFormat:
     if not native.enabled:
         raise NotNativeError(native.reason or "it is off")
     columns = native_columns(schema.arrow, schema.symbols)
-    sizes = [size for each in schema.arrow for size in written_sizes(each.type)]
+    sizes = [size for field in schema.arrow for size in written_sizes(field.type)]
     return native.core.RowFormat(columns, sizes, MOST_DECODED)
 
 
@@ -201,7 +201,7 @@ def layout(arrow: pa.DataType) -> ArrayLayout:
     elif pa.types.is_fixed_size_list(arrow):
         bits, inner = 0, [arrow.value_type]
     elif pa.types.is_struct(arrow):
-        bits, inner = 0, [each.type for each in arrow]
+        bits, inner = 0, [field.type for field in arrow]
     elif family(arrow) in ("string", "binary"):
         bits, inner = _OFFSETS.get(arrow, 0), []
     else:

@@ -78,7 +78,7 @@ class Positions:
         deadline = deadline_after(timeout)
         ask = partial(self._base.offsets_for_times, partitions, timeout)
         found = self._feed.run_alone(ask)
-        times = {key_of(each): each.offset for each in partitions}
+        times = {key_of(partition): partition.offset for partition in partitions}
         first_records(self._broker, found, times, self._feed.read, deadline)
         return found
 

@@ -69,15 +69,15 @@ class Screen:
             "records/s",
         ):
             table.add_column(name, justify="right", no_wrap=True)
-        for each in rivals:
-            low, high = each.cpu_spread
+        for rival in rivals:
+            low, high = rival.cpu_spread
             table.add_row(
-                each.name,
-                f"{each.wire_bytes / 1e6:,.2f}",
-                f"{each.bytes_per_record:.1f}",
-                f"{each.cpu_seconds:.2f}",
-                f"{each.cpu_micros:.1f} ({low:.1f}-{high:.1f})",
-                f"{each.records_per_second:,.0f}",
+                rival.name,
+                f"{rival.wire_bytes / 1e6:,.2f}",
+                f"{rival.bytes_per_record:.1f}",
+                f"{rival.cpu_seconds:.2f}",
+                f"{rival.cpu_micros:.1f} ({low:.1f}-{high:.1f})",
+                f"{rival.records_per_second:,.0f}",
             )
         self._out.print(table)
 

@@ -86,17 +86,17 @@ def verify_topic(
                 audit.report.outside[number] = (low, high - 1)
     report = audit.finish(
         landed,
-        is_alone=all(each.topic.partition(" ")[0] == topic for each in head.fences.values()),
+        is_alone=all(fence.topic.partition(" ")[0] == topic for fence in head.fences.values()),
     )
     report.findings += _wrong_bounds(table, head)
     return report
 
 
 def _wrong_bounds(table: LakeTable, head: Head[Any]) -> Iterator[Finding]:
-    for each in wrong_files(table, head):
-        names = ", ".join(each.columns)
+    for file in wrong_files(table, head):
+        names = ", ".join(file.columns)
         reason = f"filters on {names} may miss rows: columnar-kafka repair puts that right"
-        yield Finding(kind="wrong bounds", reason=reason, file=each.file.path)
+        yield Finding(kind="wrong bounds", reason=reason, file=file.file.path)
 
 
 def _check_generation(

@@ -66,16 +66,16 @@ class HealthServer:
 def _answer(service: IngestService, path: str, late_seconds: float) -> tuple[int, dict[str, Any]]:
     topics = {}
     is_well = True
-    for each in service.ingestors:
-        seconds = each.seconds_since_turn
-        topics[each.topic] = {
-            **asdict(each.stats),
-            "has_ended": each.has_ended,
-            "is_assigned": each.is_assigned,
+    for ingestor in service.ingestors:
+        seconds = ingestor.seconds_since_turn
+        topics[ingestor.topic] = {
+            **asdict(ingestor.stats),
+            "has_ended": ingestor.has_ended,
+            "is_assigned": ingestor.is_assigned,
             "seconds_since_turn": round(seconds, 3),
         }
-        is_at_work = seconds <= late_seconds and (each.is_assigned or path != "/ready")
-        is_well &= each.has_ended or is_at_work
+        is_at_work = seconds <= late_seconds and (ingestor.is_assigned or path != "/ready")
+        is_well &= ingestor.has_ended or is_at_work
     if path not in ("/health", "/ready"):
         return 404, {"error": "the paths are /health and /ready"}
     return 200 if is_well else 503, {"topics": topics}

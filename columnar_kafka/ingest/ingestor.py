@@ -331,7 +331,7 @@ class _Landing:
 
     def assigned(self, partitions: list[TopicPartition]) -> None:
         """Read what the group has assigned."""
-        self.read(tuple(each.partition for each in partitions))
+        self.read(tuple(partition.partition for partition in partitions))
 
     def revoked(self) -> None:
         """Land what is staged before others read on."""

@@ -220,7 +220,7 @@ class TopicReader:
     def _starts(self, numbers: tuple[int, ...], fences: Mapping[str, Fence]) -> Mapping[int, int]:
         """Return where partitions start of which the table has nothing, if Kafka is to say."""
         start = self._settings.start
-        new = [each for each in numbers if self._source(each).fence not in fences]
+        new = [number for number in numbers if self._source(number).fence not in fences]
         if new and start == "latest":
             return self._group_starts(numbers, fences)
         return self._starts_at(new, start) if new and isinstance(start, datetime) else {}
@@ -228,7 +228,7 @@ class TopicReader:
     def _starts_at(self, numbers: Iterable[int], start: datetime) -> Mapping[int, int]:
         """Return the first offset from a time on, of each partition that has one."""
         time = int(start.timestamp() * 1000)
-        asked = [TopicPartition(self._topic, each, time) for each in numbers]
+        asked = [TopicPartition(self._topic, number, time) for number in numbers]
         found = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
@@ -247,7 +247,7 @@ class TopicReader:
         # Committed offsets expire; then the fences tell that landing did not begin now.
         if starts or any(self._source(each).fence in fences for each in everywhere):
             return starts
-        ends = {each: end for each, (_, end) in self._watermarks(everywhere).items()}
+        ends = {key: end for key, (_, end) in self._watermarks(everywhere).items()}
         # Another process that has begun meanwhile may be ready, and have earlier ones.
         if starts := self._committed(everywhere):
             return starts
@@ -257,13 +257,13 @@ class TopicReader:
 
     def _committed(self, numbers: Iterable[int]) -> dict[int, int]:
         """Return the group's committed offset of each of the partitions that have one."""
-        asked = [TopicPartition(self._topic, each) for each in sorted(numbers)]
+        asked = [TopicPartition(self._topic, number) for number in sorted(numbers)]
         found = self._consumer.committed(asked, timeout=_TIMEOUT)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def _watermarks(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset of each partition, and the one after its last."""
-        asked = [TopicPartition(self._topic, each) for each in numbers]
+        asked = [TopicPartition(self._topic, number) for number in numbers]
         found = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
         return {number: ends for (_, number), ends in found.items()}
 

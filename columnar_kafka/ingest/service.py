@@ -29,7 +29,7 @@ class IngestService:
             ConfigError: several have one `group.instance.id` in one group. If two name its cluster
                 by other bootstrap servers, they are told by `run`: Kafka fences the first.
         """
-        members = Counter(each.member for each in ingestors if each.member is not None)
+        members = Counter(ingestor.member for ingestor in ingestors if ingestor.member is not None)
         for member, count in members.items():
             if count > 1:
                 raise ConfigError(
@@ -43,12 +43,12 @@ class IngestService:
     @property
     def stats(self) -> dict[str, IngestStats]:
         """What has landed so far, by topic; may be read by any thread."""
-        return {each.topic: each.stats for each in self.ingestors}
+        return {ingestor.topic: ingestor.stats for ingestor in self.ingestors}
 
     def stop(self) -> None:
         """Have `run` land what was read, and return. May be called by a signal handler."""
-        for each in self.ingestors:
-            each.stop()
+        for ingestor in self.ingestors:
+            ingestor.stop()
 
     def run(self) -> dict[str, IngestStats]:
         """Run all until `stop`, or until the ends that their settings name. Blocks. Call it once.
@@ -61,11 +61,11 @@ class IngestService:
         threads = [
             threading.Thread(
                 target=self._run,
-                args=(each,),
-                name=f"columnar-ingest-{each.topic}",
+                args=(ingestor,),
+                name=f"columnar-ingest-{ingestor.topic}",
                 daemon=True,  # what a signal raises in this thread ends the process
             )
-            for each in self.ingestors[1:]
+            for ingestor in self.ingestors[1:]
         ]
         for thread in threads:
             thread.start()

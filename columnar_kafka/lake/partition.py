@@ -104,13 +104,13 @@ def shared_partition(
         LakeError: a value cannot be a partition's.
     """
     found: list[tuple[str, Any]] = []
-    for each in columns:
-        if is_filled(each.path[0], segment.schema):
-            value = _filled(each, source, today)
-        elif each.path[0] not in segment.schema.names:
+    for column in columns:
+        if is_filled(column.path[0], segment.schema):
+            value = _filled(column, source, today)
+        elif column.path[0] not in segment.schema.names:
             value = None
         else:
-            known = (segment.statistics({each.path[0]}) or {}).get(each.path)
+            known = (segment.statistics({column.path[0]}) or {}).get(column.path)
             if known is None:
                 return None
             value = None
@@ -118,11 +118,11 @@ def shared_partition(
                 value = _plain(known.least)
                 greatest = _plain(known.greatest)
                 is_one = value == greatest or (
-                    each.is_ordered and _value(each, value) == _value(each, greatest)
+                    column.is_ordered and _value(column, value) == _value(column, greatest)
                 )
                 if known.has_nulls or not is_one:
                     return None
-        found.append((each.name, None if value is None else _value(each, value)))
+        found.append((column.name, None if value is None else _value(column, value)))
     return tuple(found)
 
 
@@ -139,19 +139,20 @@ def divide(
     """
     codes: dict[str, pa.Array] = {}
     values: list[list[Any]] = []
-    for number, each in enumerate(columns):
-        if is_filled(each.path[0], table.schema):
-            array = pa.repeat(pa.scalar(_filled(each, source, today)), table.num_rows)
+    for number, column in enumerate(columns):
+        if is_filled(column.path[0], table.schema):
+            array = pa.repeat(pa.scalar(_filled(column, source, today)), table.num_rows)
         else:
-            array = _column(table, each.path)
-        codes[f"{number}"], distinct = _coded(array, partial(_value, each))
+            array = _column(table, column.path)
+        codes[f"{number}"], distinct = _coded(array, partial(_value, column))
         values.append(distinct)
     names = list(codes)
     codes["row"] = pa.array(range(table.num_rows), pa.int64())
     groups = pa.table(codes).group_by(names, use_threads=False)
     for group in groups.aggregate([("row", "list")]).to_pylist():
         partition = tuple(
-            (each.name, values[number][group[f"{number}"]]) for number, each in enumerate(columns)
+            (column.name, values[number][group[f"{number}"]])
+            for number, column in enumerate(columns)
         )
         yield partition, table.take(pa.array(group["row_list"], pa.int64()))
 

@@ -301,8 +301,8 @@ class _FenceOwners:
     """Which partition each fence belongs to, in a table and in the input that lands there."""
 
     def __init__(self, fences: Mapping[str, Fence]) -> None:
-        self._names = {(each.topic, each.partition): name for name, each in fences.items()}
-        self._topics = {name: each.topic for name, each in fences.items()}
+        self._names = {(fence.topic, fence.partition): name for name, fence in fences.items()}
+        self._topics = {name: fence.topic for name, fence in fences.items()}
 
     def check(self, fence: str, topic: str, partition: int) -> None:
         """Refuse a second fence for a partition, and a second topic for a fence.

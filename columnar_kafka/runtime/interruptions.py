@@ -51,7 +51,7 @@ def _handlers(found: list[Exception], call: Callable[[], object]) -> Exception |
 
 def _is_from_handler(error: Exception) -> bool:
     handlers = map(signal.getsignal, signal.valid_signals())
-    codes = {getattr(each, "__code__", None) for each in handlers}
+    codes = {getattr(handler, "__code__", None) for handler in handlers}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
 
 

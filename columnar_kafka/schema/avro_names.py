@@ -62,7 +62,7 @@ def _inside(avro: Mapping[str, Any], path: str) -> Iterator[tuple[Any, str]]:
 
 def _check(parts: list[Any], what: str) -> None:
     """Check a name's parts; what is no text is no name of anything."""
-    if not all(_NAME.fullmatch(each) for each in parts if isinstance(each, str)):
+    if not all(_NAME.fullmatch(part) for part in parts if isinstance(part, str)):
         raise SchemaError(
             f"{what}: Avro allows letters from A to Z, digits and _ in a name, and no digit first"
         )

@@ -402,7 +402,7 @@ def _schema_trouble(schema: pa.Schema | None) -> str:
     """Return why our producer would refuse a schema; empty where it would take it."""
     try:
         if schema is not None:
-            RecordSchema.parse(pa.schema([each for each in schema if each.name != KAFKA_COLUMN]))
+            RecordSchema.parse(pa.schema([field for field in schema if field.name != KAFKA_COLUMN]))
     except SchemaError as error:
         return f"; {error.reason}"
     return ""

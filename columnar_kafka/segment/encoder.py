@@ -108,9 +108,9 @@ class ParquetEncoder:
             self._store_schema = needs_arrow_schema(batch.schema)
         sample = batch.slice(0, _SAMPLE_ROWS)
         leaves = [
-            (".".join(path), kind, each.name)
-            for each in batch.schema
-            for path, kind in leaf_columns(each, (each.name,))
+            (".".join(path), kind, field.name)
+            for field in batch.schema
+            for path, kind in leaf_columns(field, (field.name,))
         ]
         # Names may contain dots, and pyarrow's options cannot distinguish two leaves of one path.
         count = Counter(path for path, _, _ in leaves)

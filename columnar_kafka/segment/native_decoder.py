@@ -179,7 +179,7 @@ def _read_schema(file: File, found: pa.Schema) -> FileSchema | None:
 def _is_storable(schema: pa.Schema) -> bool:
     """Return whether a producer takes these columns: Arrow may refuse to decode others."""
     try:
-        RecordSchema.parse(pa.schema([each for each in schema if each.name != KAFKA_COLUMN]))
+        RecordSchema.parse(pa.schema([field for field in schema if field.name != KAFKA_COLUMN]))
     except SchemaError:
         return False
     return True

@@ -136,7 +136,7 @@ def _topic(name: str, partitions: int | None) -> TopicMetadata:
     topic.topic = name
     if partitions is None:
         topic.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-    topic.partitions = {each: _partition(each) for each in range(partitions or 0)}
+    topic.partitions = {index: _partition(index) for index in range(partitions or 0)}
     return topic
 
 

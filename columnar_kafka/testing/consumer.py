@@ -97,13 +97,15 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
         if not isinstance(topics, list):
             raise TypeError("expected list of topic unicode strings")
         callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
-        for name, each in callbacks.items():
-            if each is not None and not callable(each):
+        for name, callback in callbacks.items():
+            if callback is not None and not callable(callback):
                 raise TypeError(f"on_{name} expects a callable")
         names = list(map(str, topics))
         if not names or not all(map(_is_pattern_or_name, names)):
             raise _invalid("Failed to set subscription: Local: Invalid argument or configuration")
-        memory.subscribe(names, **{name: self._told(each) for name, each in callbacks.items()})
+        memory.subscribe(
+            names, **{name: self._told(callback) for name, callback in callbacks.items()}
+        )
 
     def _told(self, callback: Any) -> Callable[[list[TopicPartition]], Any] | None:
         return None if callback is None else lambda partitions: callback(self, partitions)

@@ -119,7 +119,7 @@ class FakeKafka(MemoryKafka):
             known = ", ".join(sorted(self.topics())) or "none at all"
             raise KeyError(f"there is no topic {topic!r}; there are: {known}")
         messages = self.arrived(topic, committed=committed)
-        chosen = [each for each in messages if partition in (None, each.partition())]
+        chosen = [message for message in messages if partition in (None, message.partition())]
         return Feed(_Replay(self, chosen), OffsetStore(auto_store=False)).take(_ALL, 0)
 
     # --- faults, for all producers --------------------------------------------------------------
@@ -146,16 +146,16 @@ class FakeKafka(MemoryKafka):
         """Send the held messages, in order for each producer."""
         with self.lock:
             self.held = False
-            for each in list(self._producers):
-                if each.is_open:
-                    each.memory.release()
+            for producer in list(self._producers):
+                if producer.is_open:
+                    producer.memory.release()
 
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop the threads of producers that are still open; their buffered records are lost."""
-        for each in list(self._producers):
-            each.abandon()
+        for producer in list(self._producers):
+            producer.abandon()
 
     def __enter__(self) -> Self:
         """Return this cluster."""

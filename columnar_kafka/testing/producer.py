@@ -115,7 +115,7 @@ class ProducerOnMemory(ClientOnMemory[MemoryProducer], StockProducer):
         """See confluent-kafka, which drops headers and knows no timestamps here."""
         _ = self.memory
         has_times = isinstance(messages, list) and any(
-            isinstance(each, dict) and "timestamp" in each for each in messages
+            isinstance(message, dict) and "timestamp" in message for message in messages
         )
         if has_times:
             raise NotImplementedError(

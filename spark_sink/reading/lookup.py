@@ -72,13 +72,13 @@ class Lookup:
         if boundary.by_time:
             return Offsets(ids, self._at_times(boundary, values))
         offsets = self._offsets(
-            {each: _FIRST if at == EARLIEST else _END for each, at in values.items()}
+            {key: _FIRST if at == EARLIEST else _END for key, at in values.items()}
         )
-        named = {each: at for each, at in values.items() if at not in (EARLIEST, LATEST)}
+        named = {key: at for key, at in values.items() if at not in (EARLIEST, LATEST)}
         if named:
             firsts = self._offsets(dict.fromkeys(named, _FIRST))
-            for each, at in named.items():
-                offsets[each] = self._within(boundary, each, at, firsts[each], offsets[each])
+            for key, at in named.items():
+                offsets[key] = self._within(boundary, key, at, firsts[key], offsets[key])
         return Offsets(ids, offsets)
 
     def _within(
@@ -93,8 +93,8 @@ class Lookup:
         return min(max(at, first), end)
 
     def _at_times(self, boundary: Boundary, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        found = self._offsets({each: OffsetSpec.for_timestamp(at) for each, at in times.items()})
-        missing = [each for each, offset in found.items() if offset < 0]
+        found = self._offsets({key: OffsetSpec.for_timestamp(at) for key, at in times.items()})
+        missing = [key for key, offset in found.items() if offset < 0]
         if missing and boundary.unmatched == "error":
             shown = ", ".join(map(partition_name, sorted(missing)))
             raise ConfigError(
@@ -108,10 +108,10 @@ class Lookup:
         subscription = self._options.subscription
         if subscription.pattern is None:
             names: Iterable[str] = subscription.topics
-            metadata = [self._admin.list_topics(each, _TIMEOUT) for each in names]
+            metadata = [self._admin.list_topics(name, _TIMEOUT) for name in names]
         else:
             metadata = [self._admin.list_topics(timeout=_TIMEOUT)]
-            names = [each for each in sorted(metadata[0].topics) if subscription.matches(each)]
+            names = [topic for topic in sorted(metadata[0].topics) if subscription.matches(topic)]
         partitions: list[Partition] = []
         for topic in names:
             there = _partitions(metadata, topic)
@@ -138,13 +138,13 @@ class Lookup:
         if not specs:
             return {}
         futures = self._admin.list_offsets(
-            {TopicPartition(*each): spec for each, spec in specs.items()},
+            {TopicPartition(*key): spec for key, spec in specs.items()},
             isolation_level=self._isolation,
             request_timeout=_TIMEOUT,
         )
         return {
-            (each.topic, each.partition): future.result(_TIMEOUT).offset
-            for each, future in futures.items()
+            (key.topic, key.partition): future.result(_TIMEOUT).offset
+            for key, future in futures.items()
         }
 
     def _retried(self, ask: Callable[[], T]) -> T:

@@ -180,25 +180,25 @@ def following(
                 f"{tuple(start.ids[topic])} before, {tuple(end.ids[topic])} now",
                 fail=fail,
             )
-            known = {each: offset for each, offset in known.items() if each[0] != topic}
+            known = {key: offset for key, offset in known.items() if key[0] != topic}
     new = [each for each in end.next if each not in known]
     found = dict(earliest(new)) if new else {}
-    for each, offset in found.items():
+    for key, offset in found.items():
         if offset > 0:
             lost(
-                f"{partition_name(each)} is new, but its messages 0 to {offset - 1} are gone",
+                f"{partition_name(key)} is new, but its messages 0 to {offset - 1} are gone",
                 fail=fail,
             )
-    for each, offset in end.next.items():
-        if offset < known.get(each, offset):
+    for key, offset in end.next.items():
+        if offset < known.get(key, offset):
             lost(
-                f"{partition_name(each)} ended at offset {known[each]} before, and ends at "
+                f"{partition_name(key)} ended at offset {known[key]} before, and ends at "
                 f"{offset} now",
                 fail=fail,
             )
-    for each in known.keys() - end.next.keys():
-        if each[0] in end.ids:
-            lost(f"{partition_name(each)} is gone", fail=fail)
+    for key in known.keys() - end.next.keys():
+        if key[0] in end.ids:
+            lost(f"{partition_name(key)} is gone", fail=fail)
     return {each: known[each] if each in known else found[each] for each in end.next}
 
 
@@ -209,11 +209,7 @@ def within(start: Offsets, end: Offsets) -> Offsets:
     """
     return Offsets(
         {topic: ids for topic, ids in start.ids.items() if topic in end.ids},
-        {
-            each: min(offset, end.next[each])
-            for each, offset in start.next.items()
-            if each in end.next
-        },
+        {key: min(offset, end.next[key]) for key, offset in start.next.items() if key in end.next},
     )
 
 
@@ -233,13 +229,13 @@ def batch_start(start: Offsets, end: Offsets, *, may_follow: bool, fail: bool) -
         return start if start == end else Offsets(end.ids, end.start)
     if not start.is_start:
         return start
-    ends = {each: offset for each, offset in end.next.items() if each in start.next}
+    ends = {key: offset for key, offset in end.next.items() if key in start.next}
     # It had messages: if no partition has any from this start on, all of them began earlier.
-    has_any = any(start.next[each] < offset for each, offset in ends.items())
-    for each, offset in ends.items():
-        if not may_follow and (offset < start.next[each] or not has_any):
+    has_any = any(start.next[key] < offset for key, offset in ends.items())
+    for key, offset in ends.items():
+        if not may_follow and (offset < start.next[key] or not has_any):
             lost(
-                f"{partition_name(each)}: the query's first batch, which ends at offset {offset}, "
+                f"{partition_name(key)}: the query's first batch, which ends at offset {offset}, "
                 "did not finish, and where it began is not known: an earlier release has planned "
                 "it, or Spark's own source",
                 fail=fail,
@@ -258,9 +254,9 @@ def still_there(planned: Offsets, latest: Offsets) -> Offsets:
         if topic in latest.ids and not each.differ(latest.ids[topic])
     }
     ends = {
-        each: min(offset, latest.next[each])
-        for each, offset in planned.next.items()
-        if each[0] in ids and each in latest.next
+        key: min(offset, latest.next[key])
+        for key, offset in planned.next.items()
+        if key[0] in ids and key in latest.next
     }
     return Offsets(ids, ends)
 
@@ -277,8 +273,8 @@ def limited(
     if total <= most:
         return dict(end)
     return {
-        each: start[each] + min(size, max(1, most * size // total)) if size else end[each]
-        for each, size in sizes.items()
+        key: start[key] + min(size, max(1, most * size // total)) if size else end[key]
+        for key, size in sizes.items()
     }
 
 

@@ -164,19 +164,19 @@ def message_batch(
 ) -> pa.RecordBatch:
     """Return messages as rows with the columns of Spark's own source, and the topic's ids."""
     columns: dict[str, list[Any]] = {
-        "key": [each.key() for each in messages],
-        "value": [each.value() for each in messages],
-        "topic": [each.topic() for each in messages],
-        "partition": [each.partition() for each in messages],
-        "offset": [each.offset() for each in messages],
-        "timestamp": [each.timestamp()[1] * 1000 for each in messages],
+        "key": [message.key() for message in messages],
+        "value": [message.value() for message in messages],
+        "topic": [message.topic() for message in messages],
+        "partition": [message.partition() for message in messages],
+        "offset": [message.offset() for message in messages],
+        "timestamp": [message.timestamp()[1] * 1000 for message in messages],
         # Spark counts from 0 what librdkafka counts from 1.
-        "timestampType": [each.timestamp()[0] - 1 for each in messages],
-        "headers": [_headers(each) for each in messages],
+        "timestampType": [message.timestamp()[0] - 1 for message in messages],
+        "headers": [_headers(message) for message in messages],
         "cluster_id": [offsets.cluster_id] * len(messages),
         "topic_id": [offsets.topic_id] * len(messages),
     }
-    arrays = [pa.array(columns[each.name], type=each.type) for each in schema]
+    arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

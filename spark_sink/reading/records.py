@@ -118,12 +118,12 @@ def newest_segments(options: SourceOptions) -> list[Segment]:
         left = [each for each in left if each[:2] not in schemas and each.end - window > each.start]
         if not left:
             break
-    return [segments[each] for each in dict.fromkeys(schemas[place] for place in sorted(schemas))]
+    return [segments[first] for first in dict.fromkeys(schemas[place] for place in sorted(schemas))]
 
 
 def user_columns(segment: Segment) -> pa.Schema:
     """Return a segment's columns without ``_kafka``."""
-    return pa.schema([each for each in segment.schema if each.name != KAFKA_COLUMN])
+    return pa.schema([field for field in segment.schema if field.name != KAFKA_COLUMN])
 
 
 def check_columns(schema: StructType) -> None:
@@ -231,7 +231,10 @@ def spark_columns(segment: Segment) -> pa.Schema:
         ConfigError: Spark has no such type; names the column.
     """
     return pa.schema(
-        [pa.field(each.name, _spark_type(each.type, each.name)) for each in user_columns(segment)]
+        [
+            pa.field(column.name, _spark_type(column.type, column.name))
+            for column in user_columns(segment)
+        ]
     )
 
 
@@ -241,7 +244,7 @@ def _spark_type(arrow: pa.DataType, path: str) -> pa.DataType:
         return found
     if kind == "struct":
         return pa.struct(
-            [(each.name, _spark_type(each.type, f"{path}.{each.name}")) for each in arrow]
+            [(field.name, _spark_type(field.type, f"{path}.{field.name}")) for field in arrow]
         )
     if kind == "map":
         key = _spark_type(arrow.key_type, f"{path}.key")
@@ -261,15 +264,15 @@ def _spark_type(arrow: pa.DataType, path: str) -> pa.DataType:
 def _differences(columns: pa.Schema, grown: pa.Schema) -> str:
     """Say which columns rows of `grown` cannot hold; empty if there are none."""
     found = []
-    for each in columns:
-        index = grown.get_field_index(each.name)
+    for column in columns:
+        index = grown.get_field_index(column.name)
         if index < 0:
-            found.append(f"{each.name!r} ({each.type}) is new")
+            found.append(f"{column.name!r} ({column.type}) is new")
             continue
         try:
-            check_growth(_record(each), _record(grown.field(index)))
+            check_growth(_record(column), _record(grown.field(index)))
         except SchemaError:
-            found.append(f"{each.name!r} is {each.type}, and was {grown.field(index).type}")
+            found.append(f"{column.name!r} is {column.type}, and was {grown.field(index).type}")
     return ", ".join(found)
 
 

@@ -209,7 +209,9 @@ class SourceOptions:
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
-    found = [each for each in _SUBSCRIPTIONS if options.get(each, "").strip()]
+    found = [
+        subscription for subscription in _SUBSCRIPTIONS if options.get(subscription, "").strip()
+    ]
     if len(found) != 1:
         names = ", ".join(f'"{each}"' for each in found) or "none"
         raise ConfigError(
@@ -218,8 +220,8 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     option = found[0]
     value = options[option].strip()
     if option == "subscribe":
-        topics = [each.strip() for each in value.split(",")]
-        return Subscription(topics=tuple(dict.fromkeys(each for each in topics if each)))
+        topics = [part.strip() for part in value.split(",")]
+        return Subscription(topics=tuple(dict.fromkeys(topic for topic in topics if topic)))
     if option == "subscribePattern":
         try:
             re.compile(value)
@@ -231,11 +233,13 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     example = '{"flights": [0, 1]}'
     partitions = _json(options, "assign", example)
     for numbers in partitions.values():
-        if not isinstance(numbers, list) or not all(_is_offset(each, 0) for each in numbers):
+        if not isinstance(numbers, list) or not all(_is_offset(number, 0) for number in numbers):
             raise _refused(options, "assign", f"JSON such as {example}")
     return Subscription(
         topics=tuple(partitions),
-        partitions={topic: tuple(sorted(set(each))) for topic, each in partitions.items()},
+        partitions={
+            topic: tuple(sorted(set(partition))) for topic, partition in partitions.items()
+        },
     )
 
 

@@ -220,7 +220,10 @@ class ConsumerMaker(Maker):
 
     def indexes(self, partitions: Iterable[TopicPartition]) -> list[int]:
         """Return the places of partitions as indexes of records."""
-        return [self.index(each.topic, each.offset, each.partition) for each in partitions]
+        return [
+            self.index(partition.topic, partition.offset, partition.partition)
+            for partition in partitions
+        ]
 
     def committed(self, topic: str, *, partition: int = 0, group: str | None = None) -> int:
         """Return what a group has committed, as a consumer of its own sees it."""
@@ -245,7 +248,7 @@ class ConsumerMaker(Maker):
 
     def numbers(self, messages: Iterable[Any]) -> list[Any]:
         """Return the numbers that messages carry; an error's name for one."""
-        found = [self.data(each) for each in messages]
+        found = [self.data(message) for message in messages]
         return [int(each) if isinstance(each, bytes) else each for each in found]
 
     def take(self, consumer: Any, count: int = 1, timeout: float = 20) -> list[Any]:

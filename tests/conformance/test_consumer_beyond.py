@@ -25,7 +25,7 @@ def begun(make: Any, count: int = 10, **config: Any) -> tuple[str, Any]:
 
 def test_a_message_knows_its_place_in_kafka(make) -> None:
     _, consumer = begun(make)
-    places = [(each.kafka_offset(), each.row()) for each in consumer.consume(10, 20)]
+    places = [(message.kafka_offset(), message.row()) for message in consumer.consume(10, 20)]
     assert (
         places
         == {
@@ -114,7 +114,7 @@ def test_the_lags_of_all_partitions_take_two_requests(make, monkeypatch) -> None
 
     monkeypatch.setattr(confluent, "StockConsumer", Asking)
     topic, consumer = make.topic(partitions=20), make()
-    consumer.assign([TopicPartition(topic, each, 0) for each in range(20)])
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(20)])
     assert [each.messages for each in consumer.lag(timeout=20)] == [0] * 20
     assert asked == [20, 20]
 

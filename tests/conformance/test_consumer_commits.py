@@ -22,7 +22,11 @@ class Told:
         self._make = make
 
     def __call__(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        known = [each for each in partitions if (each.topic, each.partition) in self._make.places]
+        known = [
+            partition
+            for partition in partitions
+            if (partition.topic, partition.partition) in self._make.places
+        ]
         name = None if error is None else error.name()
         self.calls.append((name, self._make.indexes(known)))
 

@@ -52,7 +52,7 @@ class Events:
     def _noting(self, name: str) -> Any:
         def note(consumer: Any, partitions: list[TopicPartition]) -> None:
             self.consumers.append(consumer)
-            self.log.append((name, sorted(each.partition for each in partitions)))
+            self.log.append((name, sorted(partition.partition for partition in partitions)))
 
         return note
 
@@ -83,7 +83,9 @@ def together(*consumers: Any, until_: Callable[[list[Any]], Any]) -> list[Any]:
     found: list[Any] = []
 
     def happened() -> Any:
-        found.extend(message for each in consumers if (message := each.poll(0.02)) is not None)
+        found.extend(
+            message for consumer in consumers if (message := consumer.poll(0.02)) is not None
+        )
         return until_(found)
 
     eventually(happened)
@@ -174,8 +176,8 @@ def begun_at(make: ConsumerMaker, index: int, assign: Any, **config: Any) -> Any
     topic, consumer = topic_of(make), make(**config)
 
     def begin(member: Any, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            each.offset = make.at(topic, index)
+        for partition in partitions:
+            partition.offset = make.at(topic, index)
         assign(member, partitions)
 
     consumer.subscribe([topic], on_assign=begin)
@@ -508,7 +510,7 @@ def test_times_are_looked_up_of_several_partitions_at_once(make) -> None:
     topic = topic_of(make, 0, partitions=3)
     for partition in (0, 1):
         make.fill(topic, 8, partition=partition, times=TIMES)
-    wanted = [TopicPartition(topic, each, HERE + 20 + each * 30) for each in range(3)]
+    wanted = [TopicPartition(topic, index, HERE + 20 + index * 30) for index in range(3)]
     found = make().offsets_for_times(wanted, 20)
     assert [each.offset for each in found] == [make.at(topic, 2), make.at(topic, 5, 1), -1]
 
@@ -529,7 +531,7 @@ def test_a_time_is_looked_up_among_what_is_committed(make) -> None:
     def found() -> list[TopicPartition]:
         """The end of the transaction is written a moment after it was aborted."""
         wanted = [TopicPartition(topic, 0, HERE)]
-        return [each for each in consumer.offsets_for_times(wanted, 20) if each.offset >= 0]
+        return [offset for offset in consumer.offsets_for_times(wanted, 20) if offset.offset >= 0]
 
     consumer.assign(eventually(found))
     assert make.take(consumer, 3) == [0, 1, 2]

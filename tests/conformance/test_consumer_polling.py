@@ -40,7 +40,7 @@ def test_each_record_has_its_offset(make) -> None:
 
 def test_offsets_grow(make) -> None:
     _, consumer = begun(make)
-    found = [each.offset() for each in consumer.consume(10, 20)]
+    found = [message.offset() for message in consumer.consume(10, 20)]
     assert found == sorted(set(found))
 
 
@@ -65,7 +65,7 @@ def test_a_record_without_key_and_headers_has_none(make) -> None:
 def test_an_empty_key_stays_empty(make) -> None:
     topic, consumer = make.topic(2, key=b""), make()
     consumer.assign([make.place(topic, 0)])
-    assert [each.key() for each in consumer.consume(2, 20)] == [b"", b""]
+    assert [message.key() for message in consumer.consume(2, 20)] == [b"", b""]
 
 
 def test_poll_waits_for_what_comes(make) -> None:

@@ -199,8 +199,11 @@ def test_error_cb_is_told_that_no_broker_is_there(make_producer) -> None:
     errors: list[Any] = []
     producer = make_producer(**UNREACHABLE, error_cb=errors.append)
     eventually(lambda: producer.poll(0.1) and len(errors) > 1)
-    assert {type(each) for each in errors} == {KafkaError}
-    assert {each.code() for each in errors} == {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+    assert {type(error) for error in errors} == {KafkaError}
+    assert {error.code() for error in errors} == {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
 
 
 @pytest.mark.parametrize(

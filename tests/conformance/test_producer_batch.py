@@ -11,7 +11,7 @@ from support import Reports
 
 
 def batch(make: Any, *values: Any, **more: Any) -> list[dict[str, Any]]:
-    return [{"value": make.value(each), **more} for each in values]
+    return [{"value": make.value(value), **more} for value in values]
 
 
 def test_every_message_is_taken_and_sent(make_producer) -> None:
@@ -95,7 +95,7 @@ def test_arguments_have_their_positions(make_producer) -> None:
 
 def test_messages_taken_are_not_changed(make_producer) -> None:
     messages = batch(make_producer, b"x", key=b"k")
-    before = [dict(each) for each in messages]
+    before = [dict(message) for message in messages]
     producer = make_producer()
     producer.produce_batch("t", messages)
     producer.flush(20)
@@ -211,7 +211,7 @@ def test_a_full_queue_is_noted_in_each_message(make_producer) -> None:
     producer = make_producer(**HELD, **{"queue.buffering.max.messages": 2})
     messages = batch(make_producer, b"0", b"1", b"2", b"3")
     assert producer.produce_batch("t", messages, on_delivery=lambda e, _: seen.append(e)) == 2
-    assert ["_error" in each for each in messages] == [False, False, True, True]
+    assert ["_error" in message for message in messages] == [False, False, True, True]
     error = messages[2]["_error"]
     assert isinstance(error, KafkaError)
     assert (error.code(), error.str()) == (
@@ -227,7 +227,9 @@ def test_what_was_not_taken_may_be_tried_again(make_producer) -> None:
     messages = batch(make_producer, b"0", b"1", b"2")
     producer.produce_batch("t", messages)
     assert producer.flush(20) == 0
-    assert producer.produce_batch("t", [each for each in messages if "_error" in each]) == 1
+    assert (
+        producer.produce_batch("t", [message for message in messages if "_error" in message]) == 1
+    )
     assert producer.flush(20) == 0
 
 
@@ -243,9 +245,9 @@ def test_a_message_that_is_too_large_fails_alone(make_producer, noise) -> None:
 
     taken = producer.produce_batch("t", messages, on_delivery=report)
     producer.flush(20)
-    seen += [each["_error"].code() for each in messages if "_error" in each]
+    seen += [message["_error"].code() for message in messages if "_error" in message]
     assert seen == [KafkaError.MSG_SIZE_TOO_LARGE]
-    assert taken == 3 - sum("_error" in each for each in messages)
+    assert taken == 3 - sum("_error" in message for message in messages)
 
 
 def test_no_message_is_taken_for_a_partition_that_does_not_exist(make_producer) -> None:
@@ -254,7 +256,7 @@ def test_no_message_is_taken_for_a_partition_that_does_not_exist(make_producer) 
     producer.flush(20)  # now it knows
     messages = batch(make_producer, b"1", b"2")
     assert producer.produce_batch("t", messages, partition=99) == 0
-    errors = [each["_error"] for each in messages]
+    errors = [message["_error"] for message in messages]
     assert [(e.code(), e.str()) for e in errors] == [
         (KafkaError._UNKNOWN_PARTITION, "Message failed: Local: Unknown partition")
     ] * 2

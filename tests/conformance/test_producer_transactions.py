@@ -411,7 +411,7 @@ def test_a_transaction_takes_offsets(make_producer, group, offsets: list[int]) -
     topic = make_producer.topic()
     producer = make_producer.transactional()
     producer.begin_transaction()
-    places = [TopicPartition(topic, 0, each) for each in offsets]
+    places = [TopicPartition(topic, 0, offset) for offset in offsets]
     assert producer.send_offsets_to_transaction(places, group, 20) is None
     assert producer.commit_transaction(20) is None
 

@@ -348,16 +348,16 @@ def main(rows: int, seed: int) -> None:
     gc.set_threshold(50, 2, 2)
     share = rows // THREADS
     threads = [
-        threading.Thread(target=produce_rows, args=(program, each, share))
-        for each in range(1, THREADS)
+        threading.Thread(target=produce_rows, args=(program, index, share))
+        for index in range(1, THREADS)
     ]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     signal.setitimer(signal.ITIMER_REAL, EVERY, EVERY)
     is_done = False
     while not is_done:
         produce_rows(program, 0, 100)
-        if len(program.accepted) >= rows and not any(each.is_alive() for each in threads):
+        if len(program.accepted) >= rows and not any(thread.is_alive() for thread in threads):
             signal.setitimer(signal.ITIMER_REAL, 0)
             is_done = True
     gc.set_threshold(0)

@@ -77,7 +77,7 @@ class Orders:
             os.killpg(os.getsid(process), signal.SIGKILL)
         elif self.whom == "executor":
             parents = psutil.Process(process).parents()
-            next(each for each in parents if each.name() == "java").kill()
+            next(parent for parent in parents if parent.name() == "java").kill()
         os.kill(process, signal.SIGKILL)
 
 

@@ -187,7 +187,7 @@ def _rows(shape: str) -> Iterator[dict[str, Any]]:
         for first in count(step=_SLICE_ROWS):  # few at a time: they are not the producer's memory
             part = table.slice(first % (table.num_rows - _SLICE_ROWS), _SLICE_ROWS)
             for rows in records.iterate(records.make(part, first_row=first)):
-                yield from (each._asdict() for each in rows)
+                yield from (row._asdict() for row in rows)
 
 
 def _flat_out(servers: str, topic: str, shape: str, kbytes: str) -> None:

@@ -31,11 +31,11 @@ def main(servers: str, topic: str, *lakes: str) -> None:
 def end_workers(java: int) -> None:
     """End the Python processes that a Spark has started."""
     python = []
-    for each in psutil.Process(java).children(recursive=True):
+    for child in psutil.Process(java).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if each.name().lower().startswith("python"):
-                python.append(each)
-                each.kill()
+            if child.name().lower().startswith("python"):
+                python.append(child)
+                child.kill()
     psutil.wait_procs(python)
 
 

@@ -54,7 +54,9 @@ def test_brokers_killed_and_frozen_lose_nothing_and_double_nothing(
             **{"enable.idempotence": idempotent, "acks": "all", "columnar.linger.ms": 200},
         )
     with ThreadPoolExecutor(1) as other:
-        faults = other.submit(break_nodes, kafka_cluster, [each.topic for each in senders.values()])
+        faults = other.submit(
+            break_nodes, kafka_cluster, [sender.topic for sender in senders.values()]
+        )
         while not faults.done():
             for sender in senders.values():
                 for _ in range(40):

@@ -39,7 +39,7 @@ def text() -> str:
     """Return anything that can be committed: no NUL, no half of a surrogate pair."""
     plane = _random.choice([0x7F, 0x3FF, 0x10FFFF])
     points = (_random.randint(1, plane) for _ in range(_random.randint(0, 60)))
-    return "".join(chr(each) for each in points if not 0xD800 <= each <= 0xDFFF)
+    return "".join(chr(point) for point in points if not 0xD800 <= point <= 0xDFFF)
 
 
 def streams() -> str:
@@ -122,7 +122,7 @@ def check(consumer: Any, topic: str, wanted: dict[int, int], first: dict[int, in
             else:
                 number = value["n"] if isinstance(value, dict) else int(value)
                 found[message.partition()].append(number)
-    assert found == {each: expected(at, first.get(each, 0)) for each, at in wanted.items()}
+    assert found == {key: expected(at, first.get(key, 0)) for key, at in wanted.items()}
     return sum(map(len, found.values()))
 
 
@@ -138,8 +138,8 @@ CONFIG: Final = {
 def fill(servers: str, topic: str, partitions: int) -> None:
     with confluent_kafka.Producer({"bootstrap.servers": servers}) as producer:
         for partition in range(partitions):
-            for each in messages(partition):
-                producer.produce(topic, partition=partition, **each)
+            for message in messages(partition):
+                producer.produce(topic, partition=partition, **message)
 
 
 def tell(record_property: Callable[[str, Any], None], figures: dict[str, Any]) -> None:
@@ -151,13 +151,13 @@ def test_whatever_is_committed_nothing_is_skipped(record_property) -> None:
     kafka = FakeKafka()
     kafka.create_topic("t", PARTITIONS)
     for partition in range(PARTITIONS):
-        for each in messages(partition):
-            kafka.append("t", partition, **each)
-    kinds = [text] * STRINGS + [each for each in KINDS if each is not text for _ in range(OTHERS)]
+        for message in messages(partition):
+            kafka.append("t", partition, **message)
+    kinds = [text] * STRINGS + [kind for kind in KINDS if kind is not text for _ in range(OTHERS)]
     count = 0
     for first in range(0, len(kinds), PARTITIONS):
         offsets = [0, 1, 2, 3, GONE, (1 << 43) - 1, (1 << 63) - 1]
-        wanted = {each: _random.choice(offsets) for each in range(PARTITIONS)}
+        wanted = {index: _random.choice(offsets) for index in range(PARTITIONS)}
         places = [TopicPartition("t", k, v, kinds[first + k]()) for k, v in wanted.items()]
         kafka.commit("g", places)
         with closing(kafka.Consumer(CONFIG)) as consumer:
@@ -169,12 +169,14 @@ def test_what_is_ours_is_understood_among_all_that() -> None:
     """And so the test above can fail: with the right segment's name rows are left out."""
     kafka = FakeKafka()
     kafka.create_topic("t", 1)
-    for each in messages(0):
-        kafka.append("t", 0, **each)
+    for message in messages(0):
+        kafka.append("t", 0, **message)
     kafka.commit("g", [TopicPartition("t", 0, 2, f"1:2:{_segment_id(0, 2)}")])
     with closing(kafka.Consumer(CONFIG)) as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        found = [each.value() for each in consumer.consume(3, 0.05) if each.error() is None]
+        found = [
+            message.value() for message in consumer.consume(3, 0.05) if message.error() is None
+        ]
     assert found == [{"n": 23}, {"n": 24}, {"n": 30}]
 
 
@@ -185,18 +187,18 @@ def test_on_a_real_broker_too(kafka, topic, record_property) -> None:
     fill(kafka.bootstrap_servers, name, 60)
     servers = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "group.id": name}
     kinds = iter(KINDS * 10)
-    wanted = {each: _random.choice([0, 1, 2, 3, GONE]) for each in range(60)}
+    wanted = {index: _random.choice([0, 1, 2, 3, GONE]) for index in range(60)}
     places = [TopicPartition(name, k, v, next(kinds)()) for k, v in wanted.items()]
     with confluent_kafka.Consumer(servers) as other:
         other.commit(offsets=places, asynchronous=False)
-    deleted = {each: _random.choice([0, 2, 3]) for each in range(60)}
+    deleted = {index: _random.choice([0, 2, 3]) for index in range(60)}
     with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}) as admin:
         done = admin.delete_records([TopicPartition(name, k, v) for k, v in deleted.items() if v])
         for each in done.values():
             each.result(120)
     with columnar_kafka.Consumer({**CONFIG, **servers}) as consumer:
         count = check(consumer, name, wanted, deleted)
-    gone = sum(not deleted[each] <= at < GONE for each, at in wanted.items())
+    gone = sum(not deleted[key] <= at < GONE for key, at in wanted.items())
     tell(record_property, {"partitions": 60, "commits that are gone": gone, "records": count})
 
 

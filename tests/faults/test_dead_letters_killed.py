@@ -56,7 +56,7 @@ def send(kafka: LocalKafka, topic: str, numbers: range, *, as_json: Sequence[int
 
 
 def values(place: Path) -> list[int]:
-    return sorted(int(each) for each in pq.read_table(place)["value"].to_pylist())
+    return sorted(int(value) for value in pq.read_table(place)["value"].to_pylist())
 
 
 @pytest.mark.kafka

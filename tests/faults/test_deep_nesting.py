@@ -41,8 +41,8 @@ def test_what_was_produced_is_read(
         for each in running:
             each.kill()
             each.wait()
-    trials = sum(each["trials"] for each in outcomes)
+    trials = sum(outcome["trials"] for outcome in outcomes)
     record_property("trials", trials)
-    record_property("seconds", max(each["seconds"] for each in outcomes))
-    assert [each["wrong"] for each in outcomes] == [[]] * PROCESSES
+    record_property("seconds", max(outcome["seconds"] for outcome in outcomes))
+    assert [outcome["wrong"] for outcome in outcomes] == [[]] * PROCESSES
     assert trials == TRIALS // TESTS

@@ -97,8 +97,10 @@ def test_segments_with_and_without_an_arrow_schema_share_a_file(
         numbers = list(range(at, at + 8))
         run(release, "produce", topic=name, kind="plain", numbers=numbers)
     messages = list(sent(kafka, name, 6))
-    footers = [pq.read_metadata(pa.BufferReader(each.value)).metadata for each in messages]
-    assert [b"ARROW:schema" in each for each in footers] == [True] * 2 + [False] * 2 + [True] * 2
+    footers = [pq.read_metadata(pa.BufferReader(message.value)).metadata for message in messages]
+    assert [b"ARROW:schema" in footer for footer in footers] == [True] * 2 + [False] * 2 + [
+        True
+    ] * 2
     ids = {name: TopicGeneration("cluster", "topic")}
     land(messages, table=ParquetDirectory(str(tmp_path)), generations=ids)
     [file] = (tmp_path / name).glob("*.parquet")

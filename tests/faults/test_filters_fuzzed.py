@@ -93,7 +93,7 @@ COLUMNS = [
     Column(pa.float32(), FLOATS, "float"),
     Column(pa.float64(), [*FLOATS, 5e-324, 1.7976931348623157e308], "double"),
     Column(pa.string(), TEXTS, "string"),
-    Column(pa.binary(), [each.encode() for each in TEXTS] + [b"\xff" * 17, b"\xff"], "bytes"),
+    Column(pa.binary(), [text.encode() for text in TEXTS] + [b"\xff" * 17, b"\xff"], "bytes"),
     Column(
         pa.date32(),
         [datetime.date(1, 1, 2), datetime.date(1970, 1, 1), datetime.date(9999, 12, 30)],
@@ -101,7 +101,7 @@ COLUMNS = [
     ),
     Column(pa.timestamp("us", "UTC"), TIMES, _logical("long", "timestamp-micros")),
     Column(pa.timestamp("ms", "UTC"), TIMES[2:4], _logical("long", "timestamp-millis")),
-    Column(pa.timestamp("us"), [each.replace(tzinfo=None) for each in TIMES]),
+    Column(pa.timestamp("us"), [time.replace(tzinfo=None) for time in TIMES]),
     Column(
         pa.decimal128(9, 2),
         [Decimal("-9999999.99"), Decimal("0.01"), Decimal("1.25")],
@@ -125,11 +125,11 @@ class Case:
     def rows(self, columns: dict[str, Column]) -> pa.Table:
         """Return what a segment has."""
         count = self.random.choice([1, 2, 6])
-        found = {name: self._values(each.values, count) for name, each in columns.items()}
+        found = {name: self._values(column.values, count) for name, column in columns.items()}
         found["part"] = self.random.choices(["a", "b"], k=count)
-        arrays = {name: pa.array(found[name], each.arrow) for name, each in columns.items()}
+        arrays = {name: pa.array(found[name], column.arrow) for name, column in columns.items()}
         # polars fails at statistics of a struct with a member that has none.
-        members = [each for each in arrays.values() if not pa.types.is_binary(each.type)][:2]
+        members = [array for array in arrays.values() if not pa.types.is_binary(array.type)][:2]
         structs = {"s": pa.StructArray.from_arrays(members, ["x", "y"][: len(members)])}
         return pa.table(arrays | structs)
 
@@ -144,7 +144,7 @@ class Case:
         """Return segments, by one encoder or the other."""
         if native.enabled and self.random.random() < 0.5:
             return produced(tables)
-        return [segment(each, offset=n, number=n) for n, each in enumerate(tables)]
+        return [segment(table, offset=n, number=n) for n, table in enumerate(tables)]
 
     def put(
         self, messages: list[SourceMessage], mode: Mode = Mode.STITCHED, **options: Any
@@ -205,13 +205,13 @@ def grown(case: Case) -> pa.Table:
 
 def decoded(case: Case) -> pa.Table:
     """Plain messages in Avro."""
-    columns = {name: each for name, each in case.columns.items() if each.avro is not None}
-    fields = [{"name": name, "type": ["null", each.avro]} for name, each in columns.items()]
+    columns = {name: column for name, column in case.columns.items() if column.avro is not None}
+    fields = [{"name": name, "type": ["null", column.avro]} for name, column in columns.items()]
     schema = {"type": "record", "name": "r", "fields": fields}
     decoding = Decoding("avro", schema)
     arrow = pa.schema(list(PlainDecoder(decoding).schema)[:-1])
     tables = [case.rows(columns).drop(["s"]).cast(arrow) for _ in range(3)]
-    rows = [row for each in tables for row in each.to_pylist()]
+    rows = [row for table in tables for row in table.to_pylist()]
     messages = [
         _message(offset, fastavro.parse_schema(schema), row) for offset, row in enumerate(rows)
     ]

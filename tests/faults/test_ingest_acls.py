@@ -65,8 +65,8 @@ def allow(kafka: LocalKafka, topic: str, *, user: str, group: bool = True) -> No
         for kind, name in granted
     ]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for each in admin.create_acls(bindings).values():
-        each.result(120)
+    for acl in admin.create_acls(bindings).values():
+        acl.result(120)
 
 
 def land(address: str, topic: str, lake: DirectoryLake, user: str, **settings: Any) -> int:

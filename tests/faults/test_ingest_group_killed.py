@@ -64,16 +64,16 @@ class Group:
         """Start two processes; return how long it takes until what is sent has landed."""
         begun = time.monotonic()
         self.send()
-        self.processes = [self.start(each) for each in range(2)]
+        self.processes = [self.start(index) for index in range(2)]
         self.land()
         return time.monotonic() - begun
 
     def send(self) -> None:
         """Send the next rows, to all partitions."""
         first, size = self.sent // SEGMENTS * ROWS, ROWS // PARTITIONS
-        for each in range(PARTITIONS):
-            rows = self.rows.slice(first + each * size, size)
-            self.producer.produce_arrow(self.topic, rows, partition=each)
+        for index in range(PARTITIONS):
+            rows = self.rows.slice(first + index * size, size)
+            self.producer.produce_arrow(self.topic, rows, partition=index)
         self.producer.flush()
         if self.landed == self.sent:
             self.waits_since = time.monotonic()
@@ -107,7 +107,7 @@ class Group:
         while time.monotonic() < until:
             again = time.monotonic() + LOOK
             eventually(lambda again=again: time.monotonic() > again)
-            landed = sum(each.next for each in self.lake.table().fences().values())
+            landed = sum(fence.next for fence in self.lake.table().fences().values())
             if landed > self.landed:
                 now = time.monotonic()
                 self.pauses.append(now - self.waits_since)
@@ -124,7 +124,7 @@ class Group:
 
         def shares() -> list[int]:
             found = admin.describe_consumer_groups([self.topic])[self.topic].result(60)
-            return [len(each.assignment.topic_partitions) for each in found.members]
+            return [len(member.assignment.topic_partitions) for member in found.members]
 
         eventually(lambda: shares() == [PARTITIONS // 2] * 2)
 
@@ -207,7 +207,7 @@ def test_landing_goes_on_while_members_are_killed(
         group.land()
     record_property("kills", KILLS)
     record_property("seconds of a start", round(start, 1))
-    longest = [round(each, 1) for each in sorted(group.pauses)[-5:]]
+    longest = [round(pause, 1) for pause in sorted(group.pauses)[-5:]]
     record_property("seconds of the longest pauses", longest)
     group.check(record_property)
     sessions = 2 * (SESSION_SECONDS + HEARTBEAT_SECONDS)

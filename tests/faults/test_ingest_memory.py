@@ -115,20 +115,20 @@ class Sender:
 
     def landed(self, least: int) -> int:
         """Return how many messages are in the table, by the group's commits; 0 if too few."""
-        asked = [TopicPartition(self._topic, each) for each in PARTITIONS]
+        asked = [TopicPartition(self._topic, partition) for partition in PARTITIONS]
         count = sum(max(0, each.offset) for each in self._consumer.committed(asked))
         return count if count >= least else 0
 
     def deleted(self) -> int:
         """Return how many messages retention has deleted."""
-        ends = (TopicPartition(self._topic, each) for each in PARTITIONS)
-        return sum(self._consumer.get_watermark_offsets(each, 30)[0] for each in ends)
+        ends = (TopicPartition(self._topic, partition) for partition in PARTITIONS)
+        return sum(self._consumer.get_watermark_offsets(end, 30)[0] for end in ends)
 
 
 def landed_rows(lake: DirectoryLake) -> int:
     """Return how many rows are in the table, by its files."""
     files = lake.filesystem()
-    landed = [each for each in lake.data_files() if not each.startswith("_")]
+    landed = [file for file in lake.data_files() if not file.startswith("_")]
     return sum(pq.read_metadata(each, filesystem=files).num_rows for each in landed)
 
 
@@ -164,7 +164,7 @@ def test_memory_stays_while_more_comes_than_the_store_takes(
     assert process.returncode == 0
     half = len(memory.sizes) // 2
     peaks = [max(each) - interpreter for each in (memory.sizes[:half], memory.sizes[half:])]
-    record_property("MB in the halves", [round(each / 1e6) for each in peaks])
+    record_property("MB in the halves", [round(peak / 1e6) for peak in peaks])
     record_property("MB of the interpreter", round(interpreter / 1e6))
     record_property("bursts", sender.bursts)
     record_property("MB that retention deleted", deleted * len(value) // 10**6)

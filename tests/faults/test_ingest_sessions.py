@@ -27,16 +27,16 @@ SETTINGS = IngestSettings(roll_seconds=0.1)
 
 @contextmanager
 def running(*services: Ingestor) -> Iterator[None]:
-    threads = [threading.Thread(target=each.run) for each in services]
-    for each in threads:
-        each.start()
+    threads = [threading.Thread(target=service.run) for service in services]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         for service in services:
             service.stop()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
 
 
 def test_brokers_that_allow_no_short_session_get_the_usual_one(tmp_path, caplog) -> None:
@@ -88,7 +88,7 @@ def test_a_commit_may_take_longer_than_a_session(tmp_path, *, joins: bool) -> No
             """Return how many partitions the first member has, as the broker knows it."""
             [group] = admin.describe_consumer_groups(["g"]).values()
             members = group.result(60).members
-            return max(len(each.assignment.topic_partitions) for each in members)
+            return max(len(member.assignment.topic_partitions) for member in members)
 
         first, second = (Ingestor(config, "t", each, SETTINGS) for each in (table, lake.table()))
         with running(first):

@@ -78,9 +78,9 @@ def ends(servers: str, topics: Any) -> dict[str, int]:
     found = {}
     with confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "ends"}) as consumer:
         there = consumer.list_topics(timeout=_SECONDS).topics
-        for each in set(topics) & set(there):
+        for topic in set(topics) & set(there):
             with suppress(KafkaException):
-                found[each] = consumer.get_watermark_offsets(TopicPartition(each, 0), _SECONDS)[1]
+                found[topic] = consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)[1]
     return found
 
 

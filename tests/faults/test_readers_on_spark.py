@@ -96,8 +96,8 @@ def produced(schema: pa.Schema, rows: list[Any]) -> list[tuple[bytes, int]]:
             headers = [("h", None), ("h", b"%d" % number)] if number % 5 == 0 else None
             producer.produce("t", row, key=key, headers=headers, timestamp=number)
     return [
-        (bytes(each.value()), int(dict(each.headers())["columnar.rows"]))
-        for each in kafka.messages("t", 0)
+        (bytes(message.value()), int(dict(message.headers())["columnar.rows"]))
+        for message in kafka.messages("t", 0)
     ]
 
 

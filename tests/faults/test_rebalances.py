@@ -121,11 +121,11 @@ class Member:
 
 def settled(members: list[Member]) -> bool:
     """Say whether each member has partitions, and each partition one member."""
-    for each in members:
-        if each.error is not None:
-            raise each.error
-    owned = [partition for each in members for partition in each.mine]
-    return all(each.mine for each in members) and sorted(owned) == list(range(PARTITIONS))
+    for member in members:
+        if member.error is not None:
+            raise member.error
+    owned = [partition for member in members for partition in member.mine]
+    return all(member.mine for member in members) and sorted(owned) == list(range(PARTITIONS))
 
 
 @pytest.mark.parametrize("commits_every_ms", [100, 60_000])
@@ -157,11 +157,11 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
                 calls += gone.calls
             eventually(lambda: settled(members))
             source.fill(taken)
-            before = [each.count for each in members]
+            before = [member.count for member in members]
             eventually(
                 lambda before=before: all(
-                    each.count >= count + A_WHILE
-                    for each, count in zip(members, before, strict=True)
+                    member.count >= count + A_WHILE
+                    for member, count in zip(members, before, strict=True)
                 )
             )
         eventually(
@@ -172,12 +172,12 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
         )
     finally:
         source.close()
-        for each in members:
-            each.leave()
-            calls += each.calls
+        for member in members:
+            member.leave()
+            calls += member.calls
     total = sum(source.produced.values())
     numbers = {partition: [each.n for each in found] for partition, found in taken.items()}
-    different = sum(len(set(each)) for each in numbers.values())
+    different = sum(len(set(number)) for number in numbers.values())
     inside = sum(
         a.member is not b.member and b.row > 0
         for found in taken.values()
@@ -190,13 +190,13 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
         "redelivered": sum(map(len, numbers.values())) - different,
         "handed over inside a segment": inside,
         "calls": dict(calls),
-        "commits that failed": [each.getMessage() for each in caplog.records],
+        "commits that failed": [record.getMessage() for record in caplog.records],
         "seconds": round(time.monotonic() - since, 1),
     }
     for what, figure in figures.items():
         record_property(what, figure)
     assert inside > 0
-    assert numbers == {each: list(range(n)) for each, n in source.produced.items()}
+    assert numbers == {key: list(range(n)) for key, n in source.produced.items()}
 
 
 def test_a_member_that_closes_while_another_keeps_a_rebalance_waiting_commits(
@@ -228,7 +228,7 @@ def test_a_member_that_closes_while_another_keeps_a_rebalance_waiting_commits(
             taken[message.partition()] += 1
 
     def counts(*members: Consumer) -> list[int]:
-        return [len(each.assignment()) for each in members]
+        return [len(member.assignment()) for member in members]
 
     waits = "changed join state init -> wait-join"
     one, *others = (Consumer(config | more) for more in ({"debug": "cgrp"}, {}, {}))
@@ -248,8 +248,8 @@ def test_a_member_that_closes_while_another_keeps_a_rebalance_waiting_commits(
         seconds = round(time.monotonic() - since, 1)
         found = new.committed([TopicPartition(name, each) for each in mine], 120)
     finally:
-        for each in (one, *others):
-            each.close()
+        for other in (one, *others):
+            other.close()
     record_property("seconds", seconds)
     assert any(taken[each] for each in mine)
-    assert [each.offset for each in found] == [each.offset for each in ends]
+    assert [each.offset for each in found] == [end.offset for end in ends]

@@ -435,7 +435,7 @@ class Row:
         """Return what a consumer finds: made before anything is changed."""
         found = dataclasses.asdict(dataclasses.replace(self, view=self.raw))
         found |= {"view": bytes(self.view), "array": self.array.tolist(), "raw": bytes(self.raw)}
-        return copy.deepcopy(found | {"raws": [bytes(each) for each in self.raws]})
+        return copy.deepcopy(found | {"raws": [bytes(raw) for raw in self.raws]})
 
     def spoil(self) -> None:
         """Change everything that can be changed in place."""

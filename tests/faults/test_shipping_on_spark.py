@@ -64,9 +64,9 @@ def test_the_wheel_as_a_zip_is_all_that_executors_lack(
     command += [PROGRAM, kafka.bootstrap_servers, name, tmp_path / "lake"]
     command += [] if way == "--py-files" else [package]
     places = run(command, tmp_path, path=[package])
-    found = [Path(each).parts[-3:] for each in places]
+    found = [Path(place).parts[-3:] for place in places]
     assert found == [("columnar_kafka.zip", "spark_sink", "__init__.py")] * 2
-    assert not [each for each in places if Path(each).is_relative_to(package)]
+    assert not [place for place in places if Path(place).is_relative_to(package)]
     assert landed(tmp_path, name) == list(range(20))
 
 
@@ -77,7 +77,7 @@ def test_spark_connect_lands_where_its_server_has_the_package(
     send(kafka, name, range(20))
     command = [PYTHON, PROGRAM, kafka.bootstrap_servers, name, tmp_path / "lake"]
     places = run(command, tmp_path, path=[package, connect()], SPARK_REMOTE="local[2]")
-    assert [Path(each).is_relative_to(package) for each in places] == [True] * 2
+    assert [Path(place).is_relative_to(package) for place in places] == [True] * 2
     assert landed(tmp_path, name) == list(range(20))
 
 
@@ -98,7 +98,7 @@ def run(command: list[str | Path], folder: Path, path: list[Path], **variables: 
     ended = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    said = [each for each in ended.stderr.splitlines() if not each.startswith("\tat ")]
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("\tat ")]
     assert ended.returncode == 0, "\n".join(said[-100:])
     places: list[str] = ast.literal_eval(ended.stdout.splitlines()[-1])
     return places

@@ -65,8 +65,8 @@ class Slow:
     def _noting(self, name: str) -> Callable[[Any, list[TopicPartition]], None]:
         def note(_: Any, partitions: list[TopicPartition]) -> None:
             self.rebalances.append(name)
-            for each in partitions:
-                self.numbers.setdefault(each.partition, [])
+            for partition in partitions:
+                self.numbers.setdefault(partition.partition, [])
 
         return note
 
@@ -107,10 +107,10 @@ def read_slowly(config: dict[str, Any], topic: str, total: int, *, pausing: bool
         while (first := slow.take(0.1)) is None:
             pass
         since = time.monotonic()
-        while any(len(each) < ROWS for each in slow.numbers.values()):
+        while any(len(number) < ROWS for number in slow.numbers.values()):
             slow.work()
             if pausing and len(slow.numbers[first]) == ROWS // 3:
-                slow.pause_and_resume(first, [each for each in slow.numbers if each != first])
+                slow.pause_and_resume(first, [number for number in slow.numbers if number != first])
         seconds = time.monotonic() - since
         while sum(map(len, slow.numbers.values())) < total:
             slow.take(0.1)
@@ -167,5 +167,5 @@ def test_a_member_may_read_one_segment_for_three_intervals(
     assert told.seconds >= 3 * INTERVAL
     assert told.rebalances == ["on_assign"]
     assert len(told.generations) == 1
-    assert told.numbers == {each: list(range(ROWS + BEHIND)) for each in range(partitions)}
+    assert told.numbers == {index: list(range(ROWS + BEHIND)) for index in range(partitions)}
     assert growth <= GROWTH

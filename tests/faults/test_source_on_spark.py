@@ -108,11 +108,11 @@ def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_i
     whole = whole.option("subscribe", name).option("includeHeaders", "true")
     assert rows(spark.read.parquet(str(tmp_path / "rows"))) == rows(whole.load())
     batches = [each["sources"][0] for each in progress]
-    assert [each["numInputRows"] for each in batches] == ([4, 4, 4] if HAS_LIMITS else [12])
-    ends = [_next(each["endOffset"], name) for each in batches]
+    assert [batch["numInputRows"] for batch in batches] == ([4, 4, 4] if HAS_LIMITS else [12])
+    ends = [_next(batch["endOffset"], name) for batch in batches]
     expected = [{"0": 4, "1": 4}, {"0": 6, "1": 6}, {"0": 8, "1": 8}]
     assert ends == expected[-len(batches) :]
-    assert {str(_next(each["latestOffset"], name)) for each in batches} == {str(ends[-1])}
+    assert {str(_next(batch["latestOffset"], name)) for batch in batches} == {str(ends[-1])}
 
 
 def test_records_are_rows_until_their_columns_grow(

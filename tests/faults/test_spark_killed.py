@@ -69,7 +69,7 @@ class Stream:
 
     def kill_drivers(self, points: list[tuple[str, int]]) -> list[str]:
         """Start a driver for each point, to be killed at an arrival there; return the log."""
-        return [self._kill_driver(*each) for each in points]
+        return [self._kill_driver(*point) for point in points]
 
     def kill_executors(self, points: tuple[str, ...], kills: int) -> list[str]:
         """Run to the end while executors are killed at the points; return the log."""
@@ -191,7 +191,7 @@ def send_and_kill(stream: Stream, whom: str, points: tuple[str, ...]) -> Counter
 
 def read_back(kafka: LocalKafka, topic: str) -> pa.Table:
     records = everything(kafka.bootstrap_servers, topic)
-    return pa.Table.from_pylist([each.value() for each in records], numbered(0).schema)
+    return pa.Table.from_pylist([record.value() for record in records], numbered(0).schema)
 
 
 @pytest.mark.parametrize("whom", ["driver", "executor"])

@@ -174,10 +174,10 @@ class Memory:
 
     def below(self, name: str) -> dict[int, int]:
         found = {}
-        for each in self._java.children(recursive=True):
+        for child in self._java.children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if each.name().lower().startswith(name):
-                    found[each.pid] = each.memory_info().rss
+                if child.name().lower().startswith(name):
+                    found[child.pid] = child.memory_info().rss
         return found
 
     def of_an_executor(self) -> int:
@@ -188,7 +188,9 @@ class Memory:
                 process = psutil.Process(pid)
                 if process.cmdline()[-1:] == ["pyspark.worker"]:
                     info = process.memory_full_info()
-                    executor = next(each for each in process.parents() if each.name() == "java")
+                    executor = next(
+                        parent for parent in process.parents() if parent.name() == "java"
+                    )
                     # Only Linux counts shares of pages.
                     found[executor.pid] += getattr(info, "pss", info.uss)
         return max(found.values(), default=0)
@@ -201,9 +203,9 @@ class Memory:
 def kept(kafka: LocalKafka) -> int:
     """Return how many bytes the topic has on disk, files about to be deleted too."""
     found = 0
-    for each in kafka.directory.rglob(f"{TOPIC}-*/*.log*"):
+    for path in kafka.directory.rglob(f"{TOPIC}-*/*.log*"):
         with suppress(FileNotFoundError):
-            found += each.stat().st_size
+            found += path.stat().st_size
     return found
 
 
@@ -212,7 +214,7 @@ def forgotten(kafka: LocalKafka) -> bool:
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test"}
     with confluent_kafka.Consumer(config) as consumer:
         places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        return all(consumer.get_watermark_offsets(each, 60)[0] for each in places)
+        return all(consumer.get_watermark_offsets(place, 60)[0] for place in places)
 
 
 def check(folder: Path, count: int) -> None:

@@ -59,6 +59,6 @@ def test_two_streams_on_one_table_land_each_row_once(
     close_kept_clients()
     assert rows(lake) == list(range(RACES * 16))
     assert [
-        each for each in losers if "have landed meanwhile: stage the input again" not in each
+        loser for loser in losers if "have landed meanwhile: stage the input again" not in loser
     ] == []
     record_property("races lost", len(losers))

@@ -73,7 +73,7 @@ def test_every_query_starts_beside_busy_processes(
         ended = start(kafka, name, lakes)
     figures = {
         "queries": STARTS,
-        "that began a table": sum(each.exists() for each in lakes),
+        "that began a table": sum(lake.exists() for lake in lakes),
         "started again": ended.stderr.count("starting the query again"),
         "seconds for each, a share of Spark's own start too": round(
             (time.monotonic() - since) / STARTS
@@ -82,4 +82,4 @@ def test_every_query_starts_beside_busy_processes(
     for what, figure in figures.items():
         record_property(what, figure)
     assert ended.returncode == 0, ended.stderr[-10_000:]
-    assert [rows(DirectoryLake(each)) for each in lakes] == [list(range(8))] * STARTS
+    assert [rows(DirectoryLake(lake)) for lake in lakes] == [list(range(8))] * STARTS

@@ -45,12 +45,12 @@ class Tables:
     ) -> None:
         """Land a topic in all of them, with these options more."""
         home = spark_home(self._folder / "spark", Path(pyspark.__file__).parent)
-        variables = {each: value for each, value in os.environ.items() if "AWS_" not in each}
+        variables = {key: value for key, value in os.environ.items() if "AWS_" not in key}
         variables |= {
             "SPARK_HOME": str(home),
             "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[1]), *sys.path]),
         }
-        tables = json.dumps([each.spark_options() | more for each in self.lakes.values()])
+        tables = json.dumps([lake.spark_options() | more for lake in self.lakes.values()])
         subprocess.run(
             [
                 *(sys.executable, SCRIPT, kafka.bootstrap_servers, topic, tables),
@@ -62,7 +62,7 @@ class Tables:
 
     def numbers(self) -> dict[str, list[int]]:
         """Return what each table has."""
-        return {name: sorted(each.read()["n"].to_pylist()) for name, each in self.lakes.items()}
+        return {name: sorted(lake.read()["n"].to_pylist()) for name, lake in self.lakes.items()}
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def spark(root: Path, script: str, asked: Any) -> Any:
     """Return what a script on Spark answers."""
     packages = once(PYSPARK.replace("==", "-"), install)
     folders = [jars("spark-4.0-tables", JARS), jars("sqlite-jdbc-3.50.3.0", SQLITE)]
-    found = ",".join(sorted(str(each) for folder in folders for each in folder.glob("*.jar")))
+    found = ",".join(sorted(str(path) for folder in folders for path in folder.glob("*.jar")))
     question, answer = root / "asked.json", root / "answers.json"
     question.write_text(json.dumps(asked))
     script = str(Path(__file__).with_name(script))

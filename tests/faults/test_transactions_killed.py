@@ -139,7 +139,7 @@ def reader(servers: str, level: str) -> Consumer:
 
 def taken(consumer: Consumer, topic: str) -> Iterator[tuple[int, Seen | None]]:
     """Yield what each partition holds, in order; None at its end, where it goes on waiting."""
-    consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     while True:
         for message in consumer.consume(1_000, 0.1):
             if message.error() is None:
@@ -154,7 +154,7 @@ def taken(consumer: Consumer, topic: str) -> Iterator[tuple[int, Seen | None]]:
 
 
 def read(servers: str, topic: str, level: str) -> dict[int, list[Seen]]:
-    found: dict[int, list[Seen]] = {each: [] for each in range(PARTITIONS)}
+    found: dict[int, list[Seen]] = {index: [] for index in range(PARTITIONS)}
     ended: set[int] = set()
     with reader(servers, level) as consumer:
         for partition, seen in taken(consumer, topic):
@@ -171,7 +171,7 @@ class Watch:
     """A read_committed consumer that reads all the time, in a thread of its own."""
 
     def __init__(self, servers: str, topic: str) -> None:
-        self.found: dict[int, list[Seen]] = {each: [] for each in range(PARTITIONS)}
+        self.found: dict[int, list[Seen]] = {index: [] for index in range(PARTITIONS)}
         self.error: BaseException | None = None
         self._where = servers, topic
         self._ending = threading.Event()

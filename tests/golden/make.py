@@ -377,8 +377,8 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     schema = RecordSchema.parse(golden.schema)
     columns = RowColumns(schema)
     builder = columns.builder()
-    for each in golden.records:
-        builder.append(columns.take(each.value)[0])
+    for record in golden.records:
+        builder.append(columns.take(record.value)[0])
     rows, refused = builder.finish()
     assert not refused, refused
     column = kafka_column.KafkaColumn(golden.members)
@@ -386,11 +386,11 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     batch = column.append_to(
         rows,
         segment=segment,
-        timestamps=kafka_column.timestamp_array([each.timestamp for each in golden.records]),
-        keys=kafka_column.key_array([each.key for each in golden.records]),
-        headers=kafka_column.header_array([each.headers for each in golden.records]),
+        timestamps=kafka_column.timestamp_array([record.timestamp for record in golden.records]),
+        keys=kafka_column.key_array([record.key for record in golden.records]),
+        headers=kafka_column.header_array([record.headers for record in golden.records]),
     )
-    times = [each.timestamp for each in golden.records]
+    times = [record.timestamp for record in golden.records]
     header = SegmentHeader(
         rows=batch.num_rows,
         segment=segment,
@@ -406,13 +406,13 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     headers = [[key, value.decode()] for key, value in pairs]
     records = [
         {
-            "key": None if "key" not in golden.members or each.key is None else each.key.hex(),
-            "timestamp": each.timestamp if "timestamp" in golden.members else max(times),
+            "key": None if "key" not in golden.members or record.key is None else record.key.hex(),
+            "timestamp": record.timestamp if "timestamp" in golden.members else max(times),
             "headers": None
-            if "headers" not in golden.members or each.headers is None
-            else [[key, None if value is None else value.hex()] for key, value in each.headers],
+            if "headers" not in golden.members or record.headers is None
+            else [[key, None if value is None else value.hex()] for key, value in record.headers],
         }
-        for each in golden.records
+        for record in golden.records
     ]
     return data, {
         "shows": golden.shows,

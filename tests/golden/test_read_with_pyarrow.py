@@ -154,7 +154,7 @@ def test_they_show_odd_keys_and_headers() -> None:
     records = [record for name in NAMES for record in golden(name)[1]["records"]]
     assert {None, ""} <= {record["key"] for record in records}
     headers = [record["headers"] for record in records if record["headers"]]
-    assert any(len({key for key, _ in each}) < len(each) for each in headers)
-    assert any(value is None for each in headers for _, value in each)
-    assert any(value == "" for each in headers for _, value in each)
+    assert any(len({key for key, _ in header}) < len(header) for header in headers)
+    assert any(value is None for header in headers for _, value in header)
+    assert any(value == "" for header in headers for _, value in header)
     assert any(record["headers"] is None for record in records)

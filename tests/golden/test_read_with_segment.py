@@ -86,7 +86,7 @@ def test_its_table_holds_the_rows(name: str) -> None:
 @pytest.mark.parametrize("name", READABLE)
 def test_its_records_hold_the_rows_keys_times_and_headers(name: str) -> None:
     segment, meaning = golden(name)
-    kinds = {each.name: each.type for each in segment.schema if each.name != "_kafka"}
+    kinds = {field.name: field.type for field in segment.schema if field.name != "_kafka"}
     found = list(segment.records())
     assert [each.row for each in found] == list(range(segment.rows))
     assert [

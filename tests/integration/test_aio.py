@@ -239,6 +239,6 @@ def test_a_program_that_forgets_to_close_has_sent_its_records(embedded, end: str
         capture_output=True,
         text=True,
     )
-    waits = [each for each in done.stderr.splitlines() if each.startswith("waiting until Kafka")]
+    waits = [line for line in done.stderr.splitlines() if line.startswith("waiting until Kafka")]
     assert (done.returncode, done.stderr.splitlines()) == (0, waits)  # on a busy machine
     assert [each[1] for each in read(servers, topic)] == [{"n": 1}]

@@ -71,8 +71,8 @@ async def test_members_come_and_go_and_each_record_comes_once(
             mine = 0
             while len(found) < COUNT and mine < most:
                 messages = await consumer.consume(50, 0.2)
-                assert [each.error() for each in messages] == [None] * len(messages)
-                found.extend(each.value()["n"] for each in messages)
+                assert [message.error() for message in messages] == [None] * len(messages)
+                found.extend(message.value()["n"] for message in messages)
                 mine += len(messages)
 
     await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 240)
@@ -107,8 +107,8 @@ async def test_cancelled_calls_lose_nothing(
                 messages = await asyncio.wait_for(call, chance.random() * 0.02)
             except asyncio.TimeoutError:
                 messages = await consumer.consume(1, 120)
-            values = [each.value() for each in messages]
-            found.extend(each["n"] if encoding == "parquet" else int(each) for each in values)
+            values = [message.value() for message in messages]
+            found.extend(value["n"] if encoding == "parquet" else int(value) for value in values)
     assert found == list(range(count))
 
 
@@ -132,8 +132,8 @@ def test_a_copy_in_transactions_is_exact_though_some_are_aborted(
                 if not messages:
                     continue
                 await producer.begin_transaction()
-                for each in messages:
-                    await producer.produce(target, each.value(), each.key())
+                for message in messages:
+                    await producer.produce(target, message.value(), message.key())
                 places = await consumer.position([place])
                 metadata = await consumer.consumer_group_metadata()
                 await producer.send_offsets_to_transaction(places, metadata)

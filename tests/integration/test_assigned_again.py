@@ -60,8 +60,8 @@ def nothing(*_: Any) -> None: ...
 
 
 def from_beginning(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    by_hand(consumer, [TopicPartition(each.topic, each.partition, OFFSET_BEGINNING)
-                       for each in partitions])  # fmt: skip
+    by_hand(consumer, [TopicPartition(partition.topic, partition.partition, OFFSET_BEGINNING)
+                       for partition in partitions])  # fmt: skip
 
 
 def knows_whom_to_ask(consumer: Consumer, partitions: list[TopicPartition]) -> bool:

@@ -54,7 +54,8 @@ def test_every_consumer_reads_what_every_producer_wrote(
 @pytest.mark.parametrize(
     ("before", "after"),
     by_profile(
-        [each for each in CHANGES if "ours, parquet" in each or not HANDS_ON & {*each}], CHANGES
+        [change for change in CHANGES if "ours, parquet" in change or not HANDS_ON & {*change}],
+        CHANGES,
     ),
 )
 def test_a_group_may_change_its_consumers(

@@ -85,7 +85,7 @@ def test_a_partition_that_is_added_while_it_runs_lands_from_its_beginning(
         service.stop()
         thread.join()
     assert rows(lake) == list(range(8, 48))
-    assert {each.partition for each in lake.table().fences().values()} == {0, 1, 2}
+    assert {fence.partition for fence in lake.table().fences().values()} == {0, 1, 2}
 
 
 def test_it_joins_its_group_when_others_have_shared_out_the_partitions(

@@ -100,15 +100,18 @@ def test_sparks_writer_logs_in(secured, tokens) -> None:
         CaseInsensitiveDict({**options, "subscribe": "written"} | {"mode": "records"})
     )
     schema = source.schema()
-    columns = type(schema)([each for each in schema if each.name != "_kafka"])
+    columns = type(schema)([field for field in schema if field.name != "_kafka"])
     writer = spark_sink.KafkaSource(named).writer(columns, overwrite=False)
     reader = source.reader(schema)
-    batches = [b for each in reader.partitions() for b in reader.read(each)]
+    batches = [b for partition in reader.partitions() for b in reader.read(partition)]
     arrow = to_arrow_schema(columns, timezone="UTC")
-    writer.write(iter([each.select(arrow.names) for each in batches]))
+    writer.write(iter([batch.select(arrow.names) for batch in batches]))
     again = source.reader(schema)
     found = [
-        row["n"] for each in again.partitions() for b in again.read(each) for row in b.to_pylist()
+        row["n"]
+        for partition in again.partitions()
+        for b in again.read(partition)
+        for row in b.to_pylist()
     ]
     assert sorted(found) == sorted([*range(4), *range(4)])
     close_kept_clients()

@@ -50,10 +50,10 @@ def test_the_lags_of_all_partitions_take_two_requests_and_wait_for_no_fetch(
     with Counting(kafka.bootstrap_servers) as proxy:
         servers = {"bootstrap.servers": proxy.bootstrap_servers}
         with columnar_kafka.Consumer(settings | servers) as consumer:
-            consumer.assign([TopicPartition(name, each, 0) for each in range(PARTITIONS)])
+            consumer.assign([TopicPartition(name, index, 0) for index in range(PARTITIONS)])
             while not proxy.requests[Api.FETCH]:
                 assert consumer.poll(0.1) is None
             assert not proxy.requests[Api.LIST_OFFSETS]
             lags = consumer.lag(timeout=100)
-            assert [each.messages for each in lags] == [0] * PARTITIONS
+            assert [lag.messages for lag in lags] == [0] * PARTITIONS
             assert proxy.requests[Api.LIST_OFFSETS] == 2

@@ -75,10 +75,10 @@ def test_each_record_comes_once_whatever_threads_do(
         threading.Thread(target=until_all_are_found, args=[work], daemon=True)
         for work in [*works, disturb]
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(240)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
     assert raised == []
     assert found == Counter(range(RECORDS))
     assert consumer.consume(1, 0.5) == []

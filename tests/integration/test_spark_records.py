@@ -56,8 +56,8 @@ def read(source: spark_sink.KafkaSource, schema: StructType | None = None) -> li
     reader = source.reader(schema or source.schema())
     return [
         row
-        for each in reader.partitions()
-        for batch in reader.read(each)
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
         for row in batch.to_pylist()
     ]
 
@@ -82,7 +82,8 @@ def test_a_row_is_a_record_with_its_place_key_time_and_headers(kafka, topic) -> 
     with Consumer(config) as consumer:
         consumer.subscribe([name])
         sent = sorted(
-            (each.value()["n"], each.partition(), each.offset()) for each in consumer.consume(3, 60)
+            (message.value()["n"], message.partition(), message.offset())
+            for message in consumer.consume(3, 60)
         )
     places = [(row["n"], row["_kafka"]["partition"], row["_kafka"]["offset"]) for row in rows]
     assert sorted(places) == sent
@@ -280,6 +281,6 @@ def test_many_records_come_in_batches(kafka, topic) -> None:
         producer.produce_arrow(name, rows)
     source = query(kafka, name)
     reader = source.reader(source.schema())
-    batches = [batch for each in reader.partitions() for batch in reader.read(each)]
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert max(batch.num_rows for batch in batches) <= 10_000
     assert sorted(n for batch in batches for n in batch["n"].to_pylist()) == list(range(25_000))

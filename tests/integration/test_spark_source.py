@@ -78,7 +78,12 @@ class _Stopped(closing):  # type: ignore[type-arg]
 
 
 def read(reader: Any, partitions: Any) -> list[Row]:
-    found = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+    found = [
+        row
+        for partition in partitions
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
     return sorted((row["topic"], row["partition"], row["offset"]) for row in found)
 
 
@@ -172,14 +177,19 @@ def test_ranges_are_offsets_and_nothing_of_a_message(source: Source, topic: Topi
     source.send(name, 5)
     source.send(name, 2, partition=1)
     reader = source.batch(subscribe=name, mode="ranges", maxRecordsPerPartition="3")
-    rows = [row for each in reader.partitions() for b in reader.read(each) for row in b.to_pylist()]
+    rows = [
+        row
+        for partition in reader.partitions()
+        for b in reader.read(partition)
+        for row in b.to_pylist()
+    ]
     assert [tuple(row.values())[:4] for row in rows] == [
         (name, 0, 0, 2),
         (name, 0, 2, 5),
         (name, 1, 0, 2),
     ]
     assert {(row["cluster_id"], row["topic_id"]) for row in rows} == {
-        tuple(each.value[4:6]) for each in reader.partitions()
+        tuple(partition.value[4:6]) for partition in reader.partitions()
     }
 
 
@@ -433,7 +443,7 @@ def _grown(source: Source, topic: str, partitions: int) -> Source:
 
 def _offsets_of(tasks: Any) -> list[tuple[int, int, int]]:
     """Return the partitions and offsets that tasks read, in any mode."""
-    return [each.value[1:4] for each in tasks]
+    return [task.value[1:4] for task in tasks]
 
 
 @pytest.mark.parametrize("mode", ["segments", "records", "ranges"])
@@ -588,7 +598,7 @@ def test_deleted_messages_stop_the_query_or_are_skipped(
             read(reader, tasks)
     with source.stream(**options, failOnDataLoss="false") as reader:
         assert read(reader, reader.partitions(start, end)) == [(name, 0, 3), (name, 0, 4)]
-        gone = [type(each)((*each.value[:3], 2, *each.value[4:])) for each in tasks]
+        gone = [type(task)((*task.value[:3], 2, *task.value[4:])) for task in tasks]
         assert read(reader, gone) == []
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from columnar_kafka.local import JavaMissingError, LocalKafka
 
 ROOT = Path(__file__).parents[2]
-LOCKS = {each.stem: each for each in sorted((ROOT / "requirements/third-parties").glob("*.lock"))}
+LOCKS = {path.stem: path for path in sorted((ROOT / "requirements/third-parties").glob("*.lock"))}
 BIN = Path(sys.executable).parent
 
 
 def main(arguments: list[str]) -> int:
     """Return the exit code: 0 if all tests have passed."""
-    names = [each for each in arguments if each in LOCKS] or list(LOCKS)
-    options = [each for each in arguments if each not in LOCKS]
+    names = [argument for argument in arguments if argument in LOCKS] or list(LOCKS)
+    options = [argument for argument in arguments if argument not in LOCKS]
     pythons = {name: environment(name) for name in names}
     try:
         with LocalKafka() as kafka:

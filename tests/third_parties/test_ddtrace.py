@@ -52,7 +52,7 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
 
 
 def summary(spans: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
-    mine = [each for each in spans if each.get_tag("kafka.topic") == topic]
+    mine = [span for span in spans if span.get_tag("kafka.topic") == topic]
     sent = [each for each in mine if each.name == "kafka.produce"]
     place = {each.span_id: at for at, each in enumerate(sent)}
     tags = Counter(
@@ -62,7 +62,7 @@ def summary(spans: list[Any], records: traffic.Records, topic: str) -> dict[str,
         if name not in {"_dd.p.tid", "kafka.cluster_id", "runtime-id"}
     )
     return {
-        "spans": Counter(each.name for each in spans),
+        "spans": Counter(span.name for span in spans),
         # The number of each record, and the index of the span that its header names.
         "records": [
             [number, place.get(int(headers.get("x-datadog-parent-id", 0)))]
@@ -80,7 +80,7 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 def test_stock_is_traced(stock: dict[str, Any]) -> None:
     """The others are compared with stock, so they would prove nothing if this failed."""
-    assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
+    assert stock["polled"]["records"] == [[index, index] for index in range(traffic.COUNT)]
     assert stock["polled"]["parents"] == list(range(traffic.COUNT))
 
 

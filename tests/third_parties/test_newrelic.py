@@ -55,7 +55,11 @@ def summary(transactions: list[Any], records: traffic.Records, topic: str) -> di
     from newrelic.core.function_node import FunctionNode
     from newrelic.core.message_node import MessageNode
 
-    nodes = [(each.path, node) for each in transactions for node in each.root.children]
+    nodes = [
+        (transaction.path, node)
+        for transaction in transactions
+        for node in transaction.root.children
+    ]
     sent = [node for _, node in nodes if isinstance(node, MessageNode)]
     place = {each.guid: at for at, each in enumerate(sent)}
     traced = [
@@ -66,7 +70,9 @@ def summary(transactions: list[Any], records: traffic.Records, topic: str) -> di
         return {"records": traced}
     return {
         "records": traced,  # their numbers, and the index of the trace that a record's header names
-        "transactions": Counter(each.path.replace(topic, "TOPIC") for each in transactions),
+        "transactions": Counter(
+            transaction.path.replace(topic, "TOPIC") for transaction in transactions
+        ),
         "nodes": Counter(
             f"{path}: {node.group if isinstance(node, FunctionNode) else ''} {node.name}".replace(
                 topic, "TOPIC"
@@ -76,8 +82,8 @@ def summary(transactions: list[Any], records: traffic.Records, topic: str) -> di
         ),
         "metrics": Counter(
             name.replace(topic, "TOPIC")
-            for each in transactions
-            for name, *_ in each.custom_metrics.metrics()
+            for transaction in transactions
+            for name, *_ in transaction.custom_metrics.metrics()
         ),
     }
 
@@ -89,7 +95,7 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 def test_stock_is_traced(stock: dict[str, Any]) -> None:
     """The others are compared with stock, so they would prove nothing if this failed."""
-    assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
+    assert stock["polled"]["records"] == [[index, index] for index in range(traffic.COUNT)]
 
 
 @pytest.mark.parametrize("variant", traffic.VARIANTS)

@@ -49,16 +49,16 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
 
 
 def summary(spans: Any, records: traffic.Records, topic: str) -> dict[str, Any]:
-    sent = sorted((each for each in spans if each.name == f"{topic} send"), key=start)
+    sent = sorted((span for span in spans if span.name == f"{topic} send"), key=start)
     place = {f"{each.context.span_id:016x}": at for at, each in enumerate(sent)}
-    processed = sorted((each for each in spans if each.name == f"{topic} process"), key=start)
+    processed = sorted((span for span in spans if span.name == f"{topic} process"), key=start)
     return {
-        "spans": Counter(each.name.replace(topic, "TOPIC") for each in spans),
+        "spans": Counter(span.name.replace(topic, "TOPIC") for span in spans),
         # Only where one thread polls: OpenTelemetry leaves the last span of every thread open.
         "roots": Counter(
-            each.name.replace(topic, "TOPIC")
-            for each in spans
-            if not each.parent and "asynchronous" not in topic
+            span.name.replace(topic, "TOPIC")
+            for span in spans
+            if not span.parent and "asynchronous" not in topic
         ),
         # The number of each record, and the index of the span that its header names.
         "records": [
@@ -70,9 +70,9 @@ def summary(spans: Any, records: traffic.Records, topic: str) -> dict[str, Any]:
         ],
         "attributes": sorted(
             {
-                f"{each.name} {name}={value}".replace(topic, "TOPIC")
-                for each in spans
-                for name, value in each.attributes.items()
+                f"{span.name} {name}={value}".replace(topic, "TOPIC")
+                for span in spans
+                for name, value in span.attributes.items()
                 if name != "messaging.message.id"
             }
         ),
@@ -90,8 +90,8 @@ def stock(stock_topic: str, servers: str) -> dict[str, Any]:
 
 def test_stock_is_traced(stock: dict[str, Any]) -> None:
     """The others are compared with stock, so they would prove nothing if this failed."""
-    assert stock["polled"]["records"] == [[each, each] for each in range(traffic.COUNT)]
-    assert stock["polled"]["links"] == [[each] for each in range(traffic.COUNT)]
+    assert stock["polled"]["records"] == [[index, index] for index in range(traffic.COUNT)]
+    assert stock["polled"]["links"] == [[index] for index in range(traffic.COUNT)]
 
 
 @pytest.mark.parametrize("variant", traffic.VARIANTS)

@@ -45,7 +45,7 @@ def totals(guarantee: str, variant: str, topic: str, servers: str) -> dict[str, 
         "totals": sorted([each.key().decode(), value_of(each)["n"]] for each in sums),
         "changelogs": len(changelog),
         # Only the last state of a key: how many are saved depends on timing.
-        "state": {each.key().hex(): json.loads(each.value()) for each in states},
+        "state": {state.key().hex(): json.loads(state.value()) for state in states},
     }
 
 

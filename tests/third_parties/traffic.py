@@ -58,8 +58,8 @@ def put_ours_in_place(variant: str, schemas: dict[str, Any], *, decode: bool = T
 def send(producer: Any, topic: str, variant: str) -> None:
     if variant == "rows":
         producer.set_schema(topic, schema())
-    for each in range(COUNT):
-        producer.produce(topic, value=value(each, variant))
+    for index in range(COUNT):
+        producer.produce(topic, value=value(index, variant))
     assert producer.flush(60) == 0
 
 
@@ -92,7 +92,7 @@ def consumed(topic: str, variant: str, servers: str, module: Any) -> Records:
     consumer.subscribe([topic])
     messages = consumer.consume(COUNT, 60)
     consumer.close()
-    return [(number(each), headers(each)) for each in messages]
+    return [(number(message), headers(message)) for message in messages]
 
 
 def serialized(topic: str, variant: str, servers: str, module: Any) -> Records:
@@ -120,8 +120,8 @@ async def _asynchronous(topic: str, variant: str, servers: str, module: Any) -> 
     producer = aio.AIOProducer(producer_config(servers, variant))
     if variant == "rows":
         await producer.set_schema(topic, schema())
-    for each in range(COUNT):
-        await producer.produce(topic, value=value(each, variant))
+    for index in range(COUNT):
+        await producer.produce(topic, value=value(index, variant))
     await producer.flush()
     await producer.close()
     consumer = aio.AIOConsumer(consumer_config(servers, variant, topic))
@@ -129,7 +129,7 @@ async def _asynchronous(topic: str, variant: str, servers: str, module: Any) -> 
     first = await consumer.poll(60)
     messages = [first, *await consumer.consume(COUNT - 1, 60)]
     await consumer.close()
-    return [(number(each), headers(each)) for each in messages]
+    return [(number(message), headers(message)) for message in messages]
 
 
 KINDS = {

@@ -116,7 +116,7 @@ def test_costs_are_per_record_and_compared_round_by_round() -> None:
     answer.compare("narrow", "orjson", at_least=3)
     answer.compare("narrow", "orjson", WALL)
     assert answer.values("narrow", "orjson", CPU) == (4.0, 6.0)
-    assert [each.values for each in answer.claims] == [(4.0, 3.0), (3.0, 4.0)]
+    assert [claim.values for claim in answer.claims] == [(4.0, 3.0), (3.0, 4.0)]
     assert Answer.from_json(answer.to_json()) == answer
 
 
@@ -260,7 +260,7 @@ QUESTIONS = sorted(
 
 
 def test_every_question_is_asked() -> None:
-    assert sorted(questions.NAMES) == [each.stem for each in QUESTIONS]
+    assert sorted(questions.NAMES) == [question.stem for question in QUESTIONS]
 
 
 @pytest.mark.parametrize("path", QUESTIONS, ids=lambda each: each.stem)

@@ -38,7 +38,7 @@ def column(name: str, values: list[Any]) -> pa.Table:
 @pytest.mark.parametrize("name", SENT)
 def test_equal_columns_have_no_difference(name: str) -> None:
     values = SENT[name][1]
-    chunks = [column(name, [each]) for each in values]
+    chunks = [column(name, [value]) for value in values]
     assert difference(column(name, values), pa.concat_tables(chunks), lambda each: each) is None
 
 

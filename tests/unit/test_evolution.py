@@ -33,8 +33,8 @@ OLD_ROW = {"n": 1, "text": "old", "place": {"x": 0.5}, "tags": [1, 2]}
 
 def grown(**fields: pa.DataType | pa.Field) -> pa.Schema:
     """Return the old schema with fields of other types, and new ones."""
-    given = {name: each if isinstance(each, pa.Field) else pa.field(name, each)
-             for name, each in fields.items()}  # fmt: skip
+    given = {name: field if isinstance(field, pa.Field) else pa.field(name, field)
+             for name, field in fields.items()}  # fmt: skip
     known = [given.pop(field.name, field) for field in OLD]
     return pa.schema([*known, *given.values()])
 
@@ -108,8 +108,8 @@ def interleave(kafka: FakeKafka, growth: str, turns: int = 3) -> list[dict[str, 
 
 def segments(kafka: FakeKafka) -> list[Segment]:
     return [
-        Segment(topic="t", partition=0, offset=at, headers=each.headers(), value=each.value())
-        for at, each in enumerate(kafka.messages("t"))
+        Segment(topic="t", partition=0, offset=at, headers=message.headers(), value=message.value())
+        for at, message in enumerate(kafka.messages("t"))
     ]
 
 
@@ -161,11 +161,11 @@ def test_a_service_grows_its_schema_while_it_runs(kafka: FakeKafka, growth: str)
         made.set_schema("t", schema)
         for _ in range(3):
             made.produce("t", OLD_ROW | changed)
-    assert [each.value() for each in kafka.records("t")] == [
+    assert [record.value() for record in kafka.records("t")] == [
         *[OLD_ROW] * 3,
         *[OLD_ROW | changed] * 3,
     ]
-    assert [each.rows for each in segments(kafka)] == [3, 3]
+    assert [segment.rows for segment in segments(kafka)] == [3, 3]
 
 
 def test_schemas_of_two_producers_that_do_not_fit_together_stall_nobody(kafka: FakeKafka) -> None:
@@ -175,7 +175,7 @@ def test_schemas_of_two_producers_that_do_not_fit_together_stall_nobody(kafka: F
         with producer(kafka, schema) as made:
             made.produce("t", row)
     with consumer(kafka) as reader:
-        found = [each.value() for each in reader.consume(3, 60)]
+        found = [message.value() for message in reader.consume(3, 60)]
     assert found == [OLD_ROW, {"n": "one", "own": True}, OLD_ROW]
 
 
@@ -221,7 +221,7 @@ def test_tables_of_both_versions_are_one_table_of_the_grown_schema(
 ) -> None:
     schema, changed = GROWTHS[growth]
     interleave(kafka, growth, turns=1)
-    old, new = (each.to_table().drop_columns("_kafka") for each in segments(kafka))
+    old, new = (segment.to_table().drop_columns("_kafka") for segment in segments(kafka))
     with refusal(growth):
         both = pa.concat_tables([new, old], promote_options="permissive").replace_schema_metadata()
         expected = [OLD_ROW | changed] * 2 + [OLD_ROW] * 2

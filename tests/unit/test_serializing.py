@@ -236,7 +236,7 @@ def test_values_for_a_topic_with_a_schema_are_not_serialized(topic, send, receiv
     producer.produce(topic, "k", None)
     assert producer.flush(20) == 0
     assert value.calls == []
-    assert [each[0] for each in key.calls] == ["k0", "k1", "k2", "k", "k"]
+    assert [call[0] for call in key.calls] == ["k0", "k1", "k2", "k", "k"]
     assert key.calls[0] == ("k0", topic, "key", [("h", b"1")])
     assert reports == [(b"key:k%d" % n, {"n": n}) for n in range(3)]
     consumer = receive(topic)
@@ -385,7 +385,7 @@ def test_values_of_segments_records_are_not_deserialized(mixed, receive) -> None
     found = [consumer.poll(20) for _ in range(4)]
     assert [each.value() for each in found] == ["a", {"n": 0}, {"n": 1}, "z"]
     assert [each.key() for each in found] == ["a", "0", "1", "z"]
-    assert [each[0] for each in value.calls] == [b"value:a", b"value:z"]
+    assert [call[0] for call in value.calls] == [b"value:a", b"value:z"]
     assert key.calls[1] == (b"key:0", mixed, "key", [("h", b"0")])
     assert [(each.kafka_offset(), each.row()) for each in found] == [(0, 0), (1, 0), (1, 1), (2, 0)]
     done = consumer.commit(message=found[1], asynchronous=False)

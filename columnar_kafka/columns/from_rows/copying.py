@@ -149,7 +149,7 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
             # pytz, which is pyarrow 17's, tells apart the instants of an hour that repeats.
             # Integers are times that Python does not have.
             values = [
-                each if isinstance(each, int) else each.replace(tzinfo=None) for each in values
+                value if isinstance(value, int) else value.replace(tzinfo=None) for value in values
             ]
         return len(set(values))
 

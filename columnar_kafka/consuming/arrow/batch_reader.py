@@ -175,7 +175,7 @@ def _counted(
 
 def _split(table: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
     batches = _in_one_piece(table).to_batches()
-    return [each.replace_schema_metadata(schema.metadata) for each in batches]
+    return [batch.replace_schema_metadata(schema.metadata) for batch in batches]
 
 
 def _in_one_piece(table: pa.Table) -> pa.Table:

@@ -59,7 +59,7 @@ class Projection:
             TypeError: `columns` is no list of names, or `condition` no expression.
             ValueError: no column is named, or one twice.
         """
-        if isinstance(columns, str) or not all(isinstance(each, str) for each in columns or ()):
+        if isinstance(columns, str) or not all(isinstance(column, str) for column in columns or ()):
             raise TypeError(f"columns must be a list of names, not {columns!r}")
         if condition is not None and not isinstance(condition, pc.Expression):
             raise TypeError(f"filter must be a pyarrow.compute.Expression, not {condition!r}")
@@ -108,7 +108,7 @@ class Projection:
     def _make_plan(self, schema: pa.Schema) -> ReadPlan:
         names = list(schema.names if self.columns is None else self.columns)
         available = set(_available_names(schema))
-        absent = [each for each in names if each not in available]
+        absent = [name for name in names if name not in available]
         if absent and not self.promote:
             raise SchemaError(
                 f"no column {', '.join(map(repr, absent))}; there are {', '.join(schema.names)}. "
@@ -140,9 +140,9 @@ class ReadPlan:
         self._output_members = members if KAFKA_COLUMN in output else _members(output)
         filtered = members if KAFKA_COLUMN in filter_columns else _members(filter_columns)
         needed = {*self._output_members, *filtered}
-        self.members = [each for each in members if each in needed]
+        self.members = [member for member in members if member in needed]
         chosen = {*output, *filter_columns} - {KAFKA_COLUMN}
-        self._fields = [each for each in schema if each.name in chosen]
+        self._fields = [field for field in schema if field.name in chosen]
 
     @cached_property
     def for_filter(self) -> ReadPlan:
@@ -160,9 +160,9 @@ class ReadPlan:
 
     def to_read(self, columns: Collection[str], members: Collection[str]) -> list[str]:
         """Return the names to decode, without the columns and members of `_kafka` given here."""
-        names = [each.name for each in self._fields if each.name not in columns]
-        names += [_MEMBER + each for each in self.members if each not in members]
-        return [each for each in names if each not in self._absent]
+        names = [field.name for field in self._fields if field.name not in columns]
+        names += [_MEMBER + member for member in self.members if member not in members]
+        return [name for name in names if name not in self._absent]
 
     @cached_property
     def segment_names(self) -> list[str]:
@@ -174,7 +174,7 @@ class ReadPlan:
         """The columns with these names, in order; None if they are not all that is asked for."""
         if self._absent or not self.segment_names:
             return None
-        members = [each for each in self._member_fields if each.name not in _LOCATION]
+        members = [field for field in self._member_fields if field.name not in _LOCATION]
         return pa.schema([*self._fields, _kafka_field(members)] if members else self._fields)
 
     def locate(self, table: pa.Table, members: Mapping[str, pa.Array]) -> pa.Table:
@@ -184,7 +184,9 @@ class ReadPlan:
         place = len(self._fields)
         has_members = table.num_columns > place
         read: Any = one_array(table.column(place)) if has_members else None
-        parts = [members[each] if each in members else read.field(each) for each in self.members]
+        parts = [
+            members[member] if member in members else read.field(member) for member in self.members
+        ]
         kafka = pa.StructArray.from_arrays(parts, fields=self._member_fields)
         field = self._assembled.field(place)
         if has_members:
@@ -196,14 +198,14 @@ class ReadPlan:
     ) -> Any:
         """Return one table of the columns and of the members of `_kafka` that were read."""
         arrays = [
-            pa.nulls(rows, each.type) if each.name in self._absent else columns[each.name]
-            for each in self._fields
+            pa.nulls(rows, field.type) if field.name in self._absent else columns[field.name]
+            for field in self._fields
         ]
         if self.members:
             parts = [
-                pa.nulls(rows, each.type) if _MEMBER + each.name in self._absent
-                else members[each.name]
-                for each in self._member_fields
+                pa.nulls(rows, field.type) if _MEMBER + field.name in self._absent
+                else members[field.name]
+                for field in self._member_fields
             ]  # fmt: skip
             arrays.append(pa.StructArray.from_arrays(parts, fields=self._member_fields))
         return pa.Table.from_arrays(arrays, schema=self._assembled)
@@ -211,7 +213,7 @@ class ReadPlan:
     @cached_property
     def _member_fields(self) -> list[pa.Field]:
         kafka = self.schema.field(KAFKA_COLUMN).type
-        return [kafka.field(each) for each in self.members]
+        return [kafka.field(member) for member in self.members]
 
     @cached_property
     def _assembled(self) -> pa.Schema:
@@ -247,15 +249,15 @@ class ReadPlan:
             kafka = one_array(table[KAFKA_COLUMN])
             table = table.drop_columns(KAFKA_COLUMN)
             if self._output_members:
-                fields = [kafka.type.field(each) for each in self._output_members]
-                parts = [kafka.field(each) for each in self._output_members]
+                fields = [kafka.type.field(member) for member in self._output_members]
+                parts = [kafka.field(member) for member in self._output_members]
                 made = pa.StructArray.from_arrays(parts, fields=fields)
                 table = table.append_column(_kafka_field(fields), made)
         return table if self._is_in_order else table.select(self._names)
 
 
 def _take_rows(table: pa.Table, rows: pa.Array) -> pa.Table:
-    columns = [take(each, rows) for each in table.columns]
+    columns = [take(column, rows) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
@@ -267,7 +269,7 @@ def _top_level(name: str) -> str:
 
 
 def _members(names: Iterable[str]) -> list[str]:
-    return [each.removeprefix(_MEMBER) for each in names if each.startswith(_MEMBER)]
+    return [name.removeprefix(_MEMBER) for name in names if name.startswith(_MEMBER)]
 
 
 def _available_names(schema: pa.Schema) -> list[str]:
@@ -297,7 +299,7 @@ def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     Raises:
         SchemaError: `_kafka` has no such member in any segment.
     """
-    known = {_MEMBER + each.name: each.with_nullable(True) for each in _ALL_MEMBERS}
+    known = {_MEMBER + member.name: member.with_nullable(True) for member in _ALL_MEMBERS}
     columns = [pa.field(each, pa.null()) for each in names if not each.startswith(_MEMBER)]
     members = [each for each in names if each.startswith(_MEMBER)]
     for each in members:
@@ -307,7 +309,7 @@ def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
             raise SchemaError(f"`{KAFKA_COLUMN}` has no member {name!r}; it has {there_are}")
     if members:
         present = schema.field(KAFKA_COLUMN).type
-        schema = _with_members(schema, [*present, *(known[each] for each in members)])
+        schema = _with_members(schema, [*present, *(known[member] for member in members)])
     return pa.schema([*schema, *columns], metadata=schema.metadata)
 
 
@@ -343,11 +345,13 @@ def _narrow(names: list[str], condition: pc.Expression, fields: Sequence[pa.Fiel
 
 
 def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
-    schema = pa.schema([each for each in fields if each.name not in names])
+    schema = pa.schema([field for field in fields if field.name not in names])
     if schema.get_field_index(KAFKA_COLUMN) < 0:
         return schema
     members = schema.field(KAFKA_COLUMN).type
-    return _with_members(schema, [each for each in members if _MEMBER + each.name not in names])
+    return _with_members(
+        schema, [member for member in members if _MEMBER + member.name not in names]
+    )
 
 
 def binding_error(condition: pc.Expression, schema: pa.Schema) -> str:

@@ -84,10 +84,10 @@ def _plain_topic(messages: Sequence[Message]) -> str | None:
 
     May be called with 100,000 messages, hence comprehensions and no Python call per message.
     """
-    topics = {each.topic() for each in messages}
-    found: Any = [each.headers() for each in messages]
+    topics = {message.topic() for message in messages}
+    found: Any = [message.headers() for message in messages]
     names = {pair[0] for headers in found if headers for pair in headers}
-    errors = {each.error() for each in messages}
+    errors = {message.error() for message in messages}
     return (
         topics.pop()
         if len(topics) == 1 and errors == {None} and ENCODING_HEADER not in names

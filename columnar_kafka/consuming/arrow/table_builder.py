@@ -178,14 +178,14 @@ def plain_rows(
     value_format: Any = formats.value(topic)
     if is_table and first.value() is None:
         return SelectedRows(None, 1)  # a tombstone: not even columns
-    decoded = decode(formats.key(topic), [each.key() for each in messages])
+    decoded = decode(formats.key(topic), [message.key() for message in messages])
     keys = fill_hidden_nulls(decoded.array, pa.field("key", decoded.array.type))
     if not len(keys):
         raise _undecodable(first, "key", decoded.error)
     if is_table:
         values, good = _table_of(value_format, first, options), 1
     else:
-        decoded = decode(value_format, [each.value() for each in messages[: len(keys)]])
+        decoded = decode(value_format, [message.value() for message in messages[: len(keys)]])
         good = len(decoded.array)
         if not good:
             raise _undecodable(first, "value", decoded.error)
@@ -199,7 +199,7 @@ def plain_rows(
         members = _plain_members(messages, keys.slice(0, good), plan.members)
         if is_table:
             same = pa.repeat(0, values.num_rows)
-            members = {name: each.take(same) for name, each in members.items()}
+            members = {name: member.take(same) for name, member in members.items()}
         columns = dict(zip(values.schema.names, values.columns, strict=True))
         table = plan.assemble(columns, members, values.num_rows)
         if plan.condition is None:
@@ -237,11 +237,11 @@ def _plain_members(
 ) -> dict[str, pa.Array]:
     make: dict[str, Callable[[], pa.Array]] = {
         "key": lambda: keys,
-        "timestamp": lambda: _times([each.timestamp() for each in messages]),
-        "headers": lambda: _headers([each.headers() for each in messages]),
+        "timestamp": lambda: _times([message.timestamp() for message in messages]),
+        "headers": lambda: _headers([message.headers() for message in messages]),
         "topic": lambda: pa.repeat(messages[0].topic(), len(messages)),
-        "partition": lambda: pa.array([each.partition() for each in messages], pa.int32()),
-        "offset": lambda: _positions([each.offset() for each in messages]),
+        "partition": lambda: pa.array([message.partition() for message in messages], pa.int32()),
+        "offset": lambda: _positions([message.offset() for message in messages]),
     }
     return {each: make[each]() for each in wanted if each in make}
 
@@ -328,7 +328,7 @@ class TableBuilder:
         """Return the rows; None where there are none."""
         if not self._tables:
             return None
-        names = {key: ",".join(each) for key, each in self._names.items()}
+        names = {key: ",".join(name) for key, name in self._names.items()}
         found = pa.concat_tables(self._tables)
         return found.replace_schema_metadata({TOPIC: self.topic, **names})
 
@@ -360,11 +360,11 @@ def _promoted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     }
     columns = [
         pa.chunked_array(
-            [cast_to_grown(chunk, each.type) for chunk in present[each.name].chunks], each.type
+            [cast_to_grown(chunk, field.type) for chunk in present[field.name].chunks], field.type
         )
-        if each.name in present
-        else pa.nulls(table.num_rows, each.type)
-        for each in schema
+        if field.name in present
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
     ]
     return fill_hidden_nulls_in_table(pa.Table.from_arrays(columns, schema=schema))
 
@@ -385,11 +385,11 @@ def _differences(stream: pa.Schema, record: pa.Schema) -> str:
 def _fields(schema: pa.Schema, *, members: bool) -> dict[str, pa.Field]:
     """Return fields by name; with `members`, those of `_kafka` in its place."""
     found: dict[str, pa.Field] = {}
-    for each in schema:
-        if members and each.name == KAFKA_COLUMN and pa.types.is_struct(each.type):
-            found |= {f"{KAFKA_COLUMN}.{member.name}": member for member in each.type}
+    for field in schema:
+        if members and field.name == KAFKA_COLUMN and pa.types.is_struct(field.type):
+            found |= {f"{KAFKA_COLUMN}.{member.name}": member for member in field.type}
         else:
-            found[each.name] = each
+            found[field.name] = field
     return found
 
 

@@ -358,8 +358,10 @@ class TableFeed:
         if rows.table is not None and not builder.add(rows.table, topic, names, where):
             return None
         messages = messages[:good]
-        newest = dict(zip([each.partition() or 0 for each in messages], messages, strict=True))
-        last = {(topic, each): message for each, message in newest.items()}
+        newest = dict(
+            zip([message.partition() or 0 for message in messages], messages, strict=True)
+        )
+        last = {(topic, key): message for key, message in newest.items()}
         after = {key: position.start(offset_of(each) + 1) for key, each in last.items()}
         return _Slice(good, after, last)
 

@@ -124,12 +124,14 @@ class Feed:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin partitions: at a position, where their group left off, or where librdkafka says."""
         partitions = list(partitions)
-        before = self._broker.position([TopicPartition(*key_of(each)) for each in partitions])
+        before = self._broker.position(
+            [TopicPartition(*key_of(partition)) for partition in partitions]
+        )
         with self.lock:
             self.starts.note_stale(before)
-            for each in partitions:
-                self.buffer.forget(key_of(each))
-                self.starts.assign(each)
+            for partition in partitions:
+                self.buffer.forget(key_of(partition))
+                self.starts.assign(partition)
 
     def ask_committed(self, keys: Iterable[Partition]) -> None:
         """Ask for the committed offsets of reassigned partitions; see `Poller.ask_committed`."""

@@ -226,7 +226,7 @@ class FetchBuffer:
     def add_plain(self, messages: list[Message], sources: list[confluent_kafka.Message]) -> None:
         """Make the plain messages at the front ready: one for each source."""
         first = len(self.ready.messages)
-        parts = [Part(n, n + 1, each, None, 0) for n, each in enumerate(sources, first)]
+        parts = [Part(n, n + 1, source, None, 0) for n, source in enumerate(sources, first)]
         left, nbytes = list(islice(self.buffered, len(sources), None)), bytes_of(sources)
         # All or nothing.
         self.generation += 1
@@ -327,10 +327,12 @@ class FetchBuffer:
 
     def waiting(self) -> list[confluent_kafka.Message]:
         """Return the messages that are not handed out, or not all of their records."""
-        sources = [each.source for each in self.ready.parts[self.ready.handled_parts :]]
+        sources = [part.source for part in self.ready.parts[self.ready.handled_parts :]]
         if self.open is not None:
             sources.append(self.open.source)
-        sources = [each for n, each in enumerate(sources) if not n or each is not sources[n - 1]]
+        sources = [
+            source for n, source in enumerate(sources) if not n or source is not sources[n - 1]
+        ]
         waiting = chain(sources, *self.parked.values(), self.buffered)
         return [each for each in waiting if each.error() is None]
 
@@ -338,9 +340,9 @@ class FetchBuffer:
         """Return the offsets behind the last message of each partition; nothing is ready."""
         sources = [] if self.open is None else [self.open.source]
         return {
-            partition_of(each): offset_of(each) + 1
-            for each in chain(sources, *self.parked.values(), self.buffered)
-            if each.error() is None
+            partition_of(source): offset_of(source) + 1
+            for source in chain(sources, *self.parked.values(), self.buffered)
+            if source.error() is None
         }
 
     def at_end(self) -> set[Partition]:

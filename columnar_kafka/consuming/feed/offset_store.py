@@ -96,7 +96,9 @@ class OffsetStore:
         """Return the stored positions after the committed ones, as Kafka's offsets."""
         chosen = list({**self.delivered, **self._stored}) if keys is None else keys
         stored = filter(None, map(self._to_commit, chosen))
-        return [each for each in self.committables(stored) if self._is_due(each)]
+        return [
+            committable for committable in self.committables(stored) if self._is_due(committable)
+        ]
 
     def _is_due(self, each: TopicPartition) -> bool:
         at, _ = position.resume(each.offset, each.metadata)
@@ -104,9 +106,9 @@ class OffsetStore:
 
     def mark_committed(self, offsets: Iterable[TopicPartition]) -> None:
         """Note the group's committed offsets, with their metadata, as Kafka returned them."""
-        for each in offsets:
-            if each.error is None and each.offset >= 0:
-                self._committed[key_of(each)] = position.resume(each.offset, each.metadata)[0]
+        for offset in offsets:
+            if offset.error is None and offset.offset >= 0:
+                self._committed[key_of(offset)] = position.resume(offset.offset, offset.metadata)[0]
 
     def committable(self, place: TopicPartition) -> TopicPartition:
         """Return a position as Kafka's offset and metadata.
@@ -132,7 +134,7 @@ class OffsetStore:
 
     def committables(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return positions as offsets and metadata for Kafka."""
-        return [self.committable(each) for each in places]
+        return [self.committable(place) for place in places]
 
 
 def _place(key: Partition, at: int, metadata: str | None, epoch: int | None) -> TopicPartition:

@@ -289,7 +289,7 @@ class Poller:
     def _look_up(self, deadline: float) -> bool:
         with self._lock:
             keys = set(self._starts.awaiting_lookup)
-        asked = [TopicPartition(*each) for each in keys]
+        asked = [TopicPartition(*key) for key in keys]
         timeout = max(_SHORTEST_LOOKUP, min(_LONGEST_LOOKUP, deadline - self._clock()))
         try:
             found = self._broker.committed(asked, timeout)

@@ -124,7 +124,9 @@ class GroupMembership:
         for name, callback in callbacks.items():
             if not callable(callback):
                 raise TypeError(f"{name} expects a callable")
-        bound: Callbacks = {name: partial(each, consumer) for name, each in callbacks.items()}
+        bound: Callbacks = {
+            name: partial(callback, consumer) for name, callback in callbacks.items()
+        }
         calls = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
         guarded: Any = {
             name: self._errors.guard(partial(call, bound), self._feed.interrupted)
@@ -146,7 +148,7 @@ class GroupMembership:
     def _assigned(self, callbacks: Callbacks, _: Any, partitions: list[TopicPartition]) -> None:
         self._granted |= set(map(key_of, partitions))
         self._feed.assign(partitions)
-        granted = [TopicPartition(each.topic, each.partition) for each in partitions]
+        granted = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
         before, self._rebalance = self._rebalance, Rebalance.ASSIGNING
         try:
             _tell(callbacks, "on_assign", partitions)

@@ -41,9 +41,9 @@ def draw(points: Sequence[Point]) -> str:
         figure.patch.set_alpha(0)
         axes = figure.subplots()
         _frame(axes, points)
-        names = dict.fromkeys(each.format for each in points)
+        names = dict.fromkeys(point.format for point in points)
         for colour, name in zip(_SERIES, names, strict=True):
-            _line(axes, [each for each in points if each.format == name], colour)
+            _line(axes, [point for point in points if point.format == name], colour)
         return _svg(figure)
 
 
@@ -55,10 +55,10 @@ def _frame(axes: Axes, points: Sequence[Point]) -> None:
     axes.grid(visible=True, axis="y", color=_LINE, linewidth=1)
     axes.set_axisbelow(True)
     axes.tick_params(which="both", length=0, labelcolor=_INK)
-    sizes = sorted({each.batch_rows for each in points})
-    axes.set_xticks(sizes, [f"{each:,}" for each in sizes])
+    sizes = sorted({point.batch_rows for point in points})
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.set_xlim(sizes[0] * 0.8, sizes[-1] * 9)  # room for the names at the lines' ends
-    low, high = _range([each.bytes_per_record for each in points])
+    low, high = _range([point.bytes_per_record for point in points])
     axes.set_ylim(low, high)
     axes.set_yticks([tick for tick in _TICKS if low <= tick <= high])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -73,8 +73,8 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _line(axes: Axes, points: Sequence[Point], colour: str) -> None:
-    sizes = [each.batch_rows for each in points]
-    values = [each.bytes_per_record for each in points]
+    sizes = [point.batch_rows for point in points]
+    values = [point.bytes_per_record for point in points]
     ours = colour == _SERIES[0]
     axes.plot(sizes, values, color=colour, linewidth=2.6 if ours else 1.8, marker="o", markersize=5)
     axes.annotate(

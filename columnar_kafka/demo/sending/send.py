@@ -125,6 +125,6 @@ class Wire:
                 raise TimeoutError("librdkafka gave no statistics")
         brokers = json.loads(self._latest)["brokers"].values()
         return (
-            sum(each["txbytes"] for each in brokers),
-            sum(each["req"].get("Produce", 0) for each in brokers),
+            sum(broker["txbytes"] for broker in brokers),
+            sum(broker["req"].get("Produce", 0) for broker in brokers),
         )

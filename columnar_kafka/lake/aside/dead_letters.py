@@ -129,7 +129,7 @@ class DeadLetters:
     def _offsets(self, topic: str, partition: int, begin: int) -> array[int]:
         offsets = array("q")
         for data in self.table.contents(topic, partition, begin):
-            offsets.extend(each for each in read_offsets(data) if each >= begin)
+            offsets.extend(offset for offset in read_offsets(data) if offset >= begin)
         return offsets
 
 

@@ -102,13 +102,13 @@ class PlainDecoder:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""
         refused = {
             index: "it is a tombstone, which has no value"
-            for index, each in enumerate(messages)
-            if each.value is None
+            for index, message in enumerate(messages)
+            if message.value is None
         }
         present = [index for index in range(len(messages)) if index not in refused]
         table, errors = self._rows.decode([bytes(messages[index].value) for index in present])
         refused |= {present[index]: reason for index, reason in errors.items()}
-        kept = [each for index, each in enumerate(messages) if index not in refused]
+        kept = [message for index, message in enumerate(messages) if index not in refused]
         return DecodedMessages(self._with_kafka(table, fence, kept), dict(sorted(refused.items())))
 
     def _with_kafka(
@@ -116,14 +116,14 @@ class PlainDecoder:
     ) -> pa.Table:
         return self._rows.with_kafka(
             table,
-            segments=_block_names(fence, [each.offset for each in messages]),
-            rows=[each.offset % BLOCK for each in messages],
-            keys=[as_bytes(each.key) for each in messages],
+            segments=_block_names(fence, [message.offset for message in messages]),
+            rows=[message.offset % BLOCK for message in messages],
+            keys=[as_bytes(message.key) for message in messages],
             timestamps=[
-                _NO_TIME if each.timestamp is None else each.timestamp for each in messages
+                _NO_TIME if message.timestamp is None else message.timestamp for message in messages
             ],
             # Kafka does not tell no headers from an empty list of them.
-            headers=[headers_in_bytes(each) or None for each in messages],
+            headers=[headers_in_bytes(message) or None for message in messages],
         )
 
 

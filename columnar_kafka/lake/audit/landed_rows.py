@@ -228,9 +228,9 @@ def all_ids(groups: Iterable[RowIds]) -> RowIds:
     """Return the ids of several row groups as those of one."""
     segments: Counter[str] = Counter()
     plain: dict[str, array[int]] = defaultdict(lambda: array("i"))
-    for each in groups:
-        segments.update(each.segments)
-        for name, places in each.plain.items():
+    for group in groups:
+        segments.update(group.segments)
+        for name, places in group.plain.items():
             plain[name] += places
     return RowIds(dict(segments), dict(plain))
 
@@ -284,7 +284,7 @@ def without_views(arrow: pa.DataType) -> pa.DataType:
     if arrow == pa.binary_view():
         return pa.binary()
     if pa.types.is_struct(arrow):
-        return pa.struct([each.with_type(without_views(each.type)) for each in arrow])
+        return pa.struct([field.with_type(without_views(field.type)) for field in arrow])
     if pa.types.is_map(arrow):
         item = arrow.item_field.with_type(without_views(arrow.item_type))
         return pa.map_(without_views(arrow.key_type), item)

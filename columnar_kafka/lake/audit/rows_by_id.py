@@ -130,10 +130,10 @@ class RowsById:
                 parts[name].append(rows)
         return {
             # The columns of two files may be in another order.
-            name: in_order(pa.concat_tables(each, promote_options="permissive"))
-            if len(each) > 1
-            else each[0]
-            for name, each in parts.items()
+            name: in_order(pa.concat_tables(part, promote_options="permissive"))
+            if len(part) > 1
+            else part[0]
+            for name, part in parts.items()
         }
 
     def left(self, *, plain: bool) -> Iterator[tuple[str, str]]:

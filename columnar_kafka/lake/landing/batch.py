@@ -81,9 +81,9 @@ class Batch:
             self._first = placements[0]
         self._last = placements[-1]
         self._messages += len(placements)
-        for each in placements:
-            self.decoded += each.is_plain
-            self._digest.update(each.digest)
+        for placement in placements:
+            self.decoded += placement.is_plain
+            self._digest.update(placement.digest)
         return True
 
     def finish_oldest(self) -> None:

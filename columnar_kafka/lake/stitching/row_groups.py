@@ -201,7 +201,7 @@ def without_statistics(row_group: bytes, columns: Container[int]) -> bytes:
 
     def meta_data() -> bytes:
         fields = _fields(cursor)
-        left = [each for each in fields if each[0] not in _STATISTICS]
+        left = [field for field in fields if field[0] not in _STATISTICS]
         return thrift.encode_struct(left)
 
     def chunks() -> bytes:

@@ -124,7 +124,7 @@ class Stitcher:
         )
         if self._unstated:
             footer.row_groups = [
-                without_statistics(each, self._unstated) for each in footer.row_groups
+                without_statistics(group, self._unstated) for group in footer.row_groups
             ]
         row_groups_nbytes = self._row_groups_nbytes + sum(map(len, footer.row_groups))
         self._check_limits(footer, row_groups_nbytes)

@@ -309,7 +309,7 @@ def _try_commit(
     try:
         head = table.head()
         admission = admit(
-            (file for each in attempts for file in each.files),
+            (file for attempt in attempts for file in attempt.files),
             head.fences,
             ranges=[each for attempt in attempts for each in attempt.ranges],
             set_aside=set_aside,
@@ -380,19 +380,21 @@ def _swap(table: LakeTable, head: Head[Any], admission: Admission) -> str:
 def _result(
     table: LakeTable, attempts: tuple[StageResult, ...], admission: Admission
 ) -> CommitResult:
-    planned = [count for each in attempts for count in each.landed_before.values()]
-    decoded = {path: count for each in attempts for path, count in each.decoded.items()}
+    planned = [count for attempt in attempts for count in attempt.landed_before.values()]
+    decoded = {path: count for attempt in attempts for path, count in attempt.decoded.items()}
     return CommitResult(
         files=tuple(map(table.visible_path, admission.lands)),
         landed=_total(map(_count, admission.lands)),
         nbytes=sum(file.nbytes for file in admission.lands),
         landed_before=_total([*planned, *map(_count, admission.landed_before)]),
-        repeated=_total([each.repeated for each in attempts] + [*map(_count, admission.repeated)]),
-        rewritten=sum(each.rewritten for each in attempts),
+        repeated=_total(
+            [attempt.repeated for attempt in attempts] + [*map(_count, admission.repeated)]
+        ),
+        rewritten=sum(attempt.rewritten for attempt in attempts),
         decoded=sum(decoded.get(file.path, 0) for file in admission.lands),
-        dead_letters=_messages(file for each in attempts for file in each.dead_letters),
-        plain_messages=_messages(file for each in attempts for file in each.plain_messages),
-        skipped=sum(each.skipped for each in attempts),
+        dead_letters=_messages(file for attempt in attempts for file in attempt.dead_letters),
+        plain_messages=_messages(file for attempt in attempts for file in attempt.plain_messages),
+        skipped=sum(attempt.skipped for attempt in attempts),
     )
 
 

@@ -159,15 +159,15 @@ def _hidden(metadata: pq.FileMetaData, opened: Callable[[], Any]) -> Iterator[in
     A file is opened only if there may be some, and not held: another program may have written it.
     """
     leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
-    floats = [number for number, each in enumerate(leaves) if each.physical_type in _FLOATS]
+    floats = [number for number, leaf in enumerate(leaves) if leaf.physical_type in _FLOATS]
     file: pq.ParquetFile | None = None
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = {leaf: group.column(leaf).statistics for leaf in floats}
         bounded = {
             leaves[leaf].path: leaf
-            for leaf, each in statistics.items()
-            if each is not None and each.has_min_max
+            for leaf, statistic in statistics.items()
+            if statistic is not None and statistic.has_min_max
         }
         if bounded:
             file = file or pq.ParquetFile(opened(), buffer_size=_BUFFER, pre_buffer=False)

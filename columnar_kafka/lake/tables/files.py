@@ -240,7 +240,7 @@ def unreferenced(files: Iterable[StagedFile], landed: Iterable[str]) -> list[Sta
     These are encoded in one way or another; the names are unique, and plain.
     """
     names = {each.rpartition("/")[2] for each in landed}
-    return [each for each in files if each.path.rpartition("/")[2] not in names]
+    return [file for file in files if file.path.rpartition("/")[2] not in names]
 
 
 def visible_folder(topic: str, mark: str = "~") -> str:

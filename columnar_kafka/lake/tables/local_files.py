@@ -109,7 +109,7 @@ class LocalFiles:
     def older(self, folder: Path, when: float, *, suffix: str, after: str = "") -> list[str]:
         """See `Files.older`."""
         found = []
-        names = (each for each in self.names(folder) if each > after and each.endswith(suffix))
+        names = (name for name in self.names(folder) if name > after and name.endswith(suffix))
         for name in names:
             with suppress(FileNotFoundError):  # another process has removed it
                 if (folder / name).stat().st_mtime < when:

@@ -219,8 +219,8 @@ class MemoryKafka:
     def commit(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Commit offsets with their metadata for a group."""
         with self.lock:
-            for each in offsets:
-                self._committed[group, each.topic, each.partition] = copy_of(each)
+            for offset in offsets:
+                self._committed[group, offset.topic, offset.partition] = copy_of(offset)
 
     # --- transactions ---------------------------------------------------------------------------
 

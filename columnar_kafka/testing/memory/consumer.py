@@ -167,11 +167,11 @@ class MemoryConsumer:
         """
         with self._lock:
             self._require_no_group()
-            for each in partitions:
-                if key_of(each) in self.next_offsets:
+            for partition in partitions:
+                if key_of(partition) in self.next_offsets:
                     raise _error(
                         KafkaError._CONFLICT,
-                        f"{each.topic} [{each.partition}] is already part of the current "
+                        f"{partition.topic} [{partition.partition}] is already part of the current "
                         "assignment",
                     )
             self._add(partitions)
@@ -184,14 +184,14 @@ class MemoryConsumer:
         """
         with self._lock:
             self._require_no_group()
-            for each in partitions:
-                if key_of(each) not in self.next_offsets:
+            for partition in partitions:
+                if key_of(partition) not in self.next_offsets:
                     raise _error(
                         KafkaError._INVALID_ARG,
-                        f"{each.topic} [{each.partition}] can't be unassigned since it is not in "
-                        "the current assignment",
+                        f"{partition.topic} [{partition.partition}] can't be unassigned since it "
+                        "is not in the current assignment",
                     )
-            gone = [key_of(each) for each in partitions]
+            gone = [key_of(partition) for partition in partitions]
             self._commit_stored(gone)
             self._remove(gone)
 
@@ -204,9 +204,9 @@ class MemoryConsumer:
             )
 
     def _add(self, partitions: Iterable[TopicPartition]) -> None:
-        for each in partitions:
-            self._assigned[each.topic, each.partition] = each.offset
-            self._go_to(key_of(each), each.offset)
+        for partition in partitions:
+            self._assigned[partition.topic, partition.partition] = partition.offset
+            self._go_to(key_of(partition), partition.offset)
 
     def _remove(self, keys: Iterable[Partition]) -> None:
         for key in keys:
@@ -263,13 +263,13 @@ class MemoryConsumer:
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.pause`."""
         with self._lock:
-            self.paused.update(key_of(each) for each in partitions)
+            self.paused.update(key_of(partition) for partition in partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.resume`."""
         with self._lock:
-            for each in partitions:
-                if (key := key_of(each)) in self.paused:
+            for partition in partitions:
+                if (key := key_of(partition)) in self.paused:
                     self.paused.remove(key)
                     self._ended.pop(key, None)
             self._changed.notify_all()
@@ -298,7 +298,7 @@ class MemoryConsumer:
     def _fetch(self) -> Message | None:
         if self.events:
             return self.events.popleft()
-        for key in [each for each in self.next_offsets if each not in self.paused]:
+        for key in [key for key in self.next_offsets if key not in self.paused]:
             found = self._fetch_from(key)
             if found is not None:
                 return found
@@ -332,14 +332,17 @@ class MemoryConsumer:
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the offset after each partition's last message, or OFFSET_INVALID."""
         with self._lock:
-            keys = [key_of(each) for each in partitions]
+            keys = [key_of(partition) for partition in partitions]
             return [TopicPartition(*key, self._position.get(key, OFFSET_INVALID)) for key in keys]
 
     def watermarks(self, partitions: Sequence[TopicPartition], timeout: float) -> Watermarks:
         """See `ConsumerBroker.watermarks`; answers at once."""
         return {
-            self._known(each, "Failed to get watermark offsets"): (0, self._end(key_of(each)))
-            for each in partitions
+            self._known(partition, "Failed to get watermark offsets"): (
+                0,
+                self._end(key_of(partition)),
+            )
+            for partition in partitions
         }
 
     def _end(self, key: Partition) -> int:
@@ -356,12 +359,16 @@ class MemoryConsumer:
         """
         found = []
         with self._lock:
-            for each in partitions:
-                key = self._known(each, "Failed to get offsets")
+            for partition in partitions:
+                key = self._known(partition, "Failed to get offsets")
                 log = self._kafka.log(*key)
                 assert log is not None
                 ends = {OFFSET_BEGINNING: 0, OFFSET_END: self._end(key)}
-                at = ends[each.offset] if each.offset in ends else log.at_time(each.offset)
+                at = (
+                    ends[partition.offset]
+                    if partition.offset in ends
+                    else log.at_time(partition.offset)
+                )
                 found.append(TopicPartition(*key, at))
         return found
 
@@ -382,7 +389,8 @@ class MemoryConsumer:
         if error is not None:
             raise KafkaException(error)
         return [
-            self._kafka.committed(self._group, each.topic, each.partition) for each in partitions
+            self._kafka.committed(self._group, partition.topic, partition.partition)
+            for partition in partitions
         ]
 
     def commit(
@@ -392,7 +400,7 @@ class MemoryConsumer:
 
         Partitions without an offset are skipped; if none has one, nothing is committed.
         """
-        named = [each for each in offsets if each.offset >= 0]
+        named = [offset for offset in offsets if offset.offset >= 0]
         if not named and not asynchronous:
             raise _failed("Commit failed", KafkaError._NO_OFFSET)
         nothing = None if named else KafkaError(KafkaError._NO_OFFSET)
@@ -403,7 +411,7 @@ class MemoryConsumer:
                 self._done |= {key_of(each): each.offset for each in named}
         elif not asynchronous:
             raise KafkaException(error)
-        done = [copy_of(each) for each in offsets]
+        done = [copy_of(offset) for offset in offsets]
         if not asynchronous:
             return done
         with self._lock:
@@ -414,7 +422,7 @@ class MemoryConsumer:
         if self.membership.lost:
             return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
         with self._lock:
-            if all(self._kafka.log(*key_of(each)) is not None for each in offsets):
+            if all(self._kafka.log(*key_of(offset)) is not None for offset in offsets):
                 return None
         code = KafkaError.UNKNOWN_TOPIC_OR_PART
         return KafkaError(code, f"Commit failed: {KafkaError(code).str()}")
@@ -428,7 +436,7 @@ class MemoryConsumer:
         if self._auto_store:
             raise _failed("StoreOffsets failed", KafkaError._INVALID_ARG)
         with self._lock:
-            known = [each for each in offsets if key_of(each) in self.next_offsets]
+            known = [offset for offset in offsets if key_of(offset) in self.next_offsets]
             if offsets and not known:
                 raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
             self._stored |= {key_of(each): each.offset for each in known}

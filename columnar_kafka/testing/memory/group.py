@@ -77,7 +77,7 @@ class ConsumerGroup:
     def _wanted(self) -> dict[str, int]:
         members = self._members.values()
         topics = self._topics().items()
-        return {name: n for name, n in topics if any(each.wants(name) for each in members)}
+        return {name: n for name, n in topics if any(member.wants(name) for member in members)}
 
     def _rebalance(self) -> None:
         self.generation += 1
@@ -110,7 +110,7 @@ def share_by_range(members: Mapping[str, Member], topics: Mapping[str, int]) -> 
     """Give each member a range of each topic's partitions."""
     share: _Share = {member: [] for member in members}
     for topic, partitions in sorted(topics.items()):
-        wanting = sorted(each.id for each in members.values() if each.wants(topic))
+        wanting = sorted(member.id for member in members.values() if member.wants(topic))
         each_gets, more = divmod(partitions, len(wanting))
         numbers = iter(range(partitions))
         for place, member in enumerate(wanting):

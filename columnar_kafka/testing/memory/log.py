@@ -101,7 +101,7 @@ class PartitionLog:
     def mark(self) -> None:
         """Add the marker of the transaction that has just ended."""
         self._entries.append(None)
-        self._open = {each: first for each, first in self._open.items() if each.is_open}
+        self._open = {key: first for key, first in self._open.items() if key.is_open}
 
     def end(self, *, committed: bool) -> int:
         """Return where reading ends: if `committed`, before the first open transaction."""
@@ -118,8 +118,8 @@ class PartitionLog:
 
     def at_time(self, timestamp: int) -> int:
         """Return the offset of the first message of that time or later, or `OFFSET_END`."""
-        for offset, each in enumerate(self._entries):
-            if each is not None and each.timestamp >= timestamp:
+        for offset, entry in enumerate(self._entries):
+            if entry is not None and entry.timestamp >= timestamp:
                 return offset
         return OFFSET_END
 

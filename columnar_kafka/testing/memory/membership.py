@@ -75,7 +75,9 @@ class Membership:
     ) -> None:
         """Join the group, or change the subscription."""
         with self._lock:
-            self._callbacks = {name: each for name, each in callbacks.items() if each is not None}
+            self._callbacks = {
+                name: callback for name, callback in callbacks.items() if callback is not None
+            }
             if self._member is None:
                 self._member = self.group.join(topics, client=self._client)
             else:

@@ -248,7 +248,7 @@ class MemoryProducer:
             if code is not None:
                 self._failed = KafkaError(code, txn_requires_abort=True)
                 raise KafkaException(self._failed)
-            self._transaction.offsets.append((group, [copy_of(each) for each in offsets]))
+            self._transaction.offsets.append((group, [copy_of(offset) for offset in offsets]))
 
     def commit_transaction(self, timeout: float) -> None:
         """Serve all acknowledgements and commit; wait `timeout` seconds for held messages.

@@ -115,9 +115,7 @@ def test_a_method_has_the_arguments_of_consumers(name: str) -> None:
     )
     assert list(ours) == list(wrapped)
     if name != "subscribe":  # what stands for "not given" is each module's own
-        assert [each.default for each in ours.values()] == [
-            each.default for each in wrapped.values()
-        ]
+        assert [our.default for our in ours.values()] == [each.default for each in wrapped.values()]
 
 
 def test_its_constructor_has_the_arguments_of_confluent_kafkas() -> None:
@@ -126,7 +124,7 @@ def test_its_constructor_has_the_arguments_of_confluent_kafkas() -> None:
         for each in (AIOConsumer, confluent_kafka.aio.AIOConsumer)
     )
     changed = {"max_workers": 100} if not IS_2_16 else {}  # it was 2 in confluent-kafka's
-    assert [(each.name, each.default) for each in ours.values()] == [
+    assert [(our.name, our.default) for our in ours.values()] == [
         (each.name, changed.get(each.name, each.default)) for each in stock.values()
     ]
 
@@ -509,8 +507,8 @@ async def test_a_callback_may_call_its_consumer_with_one_worker_only(
     send(kafka, *range(5))
 
     async def assigned(consumer: AIOConsumer, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            each.offset = pack(1, 0, 2)
+        for partition in partitions:
+            partition.offset = pack(1, 0, 2)
         await consumer.assign(partitions)
         _, found = await asyncio.gather(consumer.pause(partitions), consumer.assignment())
         assert found == partitions

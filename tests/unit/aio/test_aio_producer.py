@@ -47,7 +47,7 @@ def make(kafka: FakeKafka) -> Any:
 
 
 def numbers(kafka: FakeKafka, topic: str = "t") -> list[Any]:
-    return [each.value()["n"] for each in kafka.records(topic)]
+    return [record.value()["n"] for record in kafka.records(topic)]
 
 
 def code(future: asyncio.Future[Any]) -> int:
@@ -80,8 +80,9 @@ def test_it_has_the_methods_of_confluent_kafkas_and_three_more() -> None:
 def test_it_has_the_arguments_of_producers_produce_arrow() -> None:
     wrapped = AIOProducer._producer_class.produce_arrow  # noqa: SLF001 - its subclasses'
     ours = inspect.signature(AIOProducer.produce_arrow).parameters
-    assert [(each.name, each.default) for each in ours.values()] == [
-        (each.name, each.default) for each in inspect.signature(wrapped).parameters.values()
+    assert [(our.name, our.default) for our in ours.values()] == [
+        (parameter.name, parameter.default)
+        for parameter in inspect.signature(wrapped).parameters.values()
     ]
 
 
@@ -134,7 +135,7 @@ async def test_plain_messages_have_futures_too(kafka: FakeKafka, make: Any, enco
         assert (message.value(), message.key()) == (b"v", b"k")
         assert message.headers() == [("h", b"1")]
         assert message.timestamp()[1] == 7
-    assert [each.value() for each in kafka.records("t")] == [b"v"]
+    assert [record.value() for record in kafka.records("t")] == [b"v"]
 
 
 async def test_a_row_that_does_not_fit_fails_its_future_alone(kafka: FakeKafka, make: Any) -> None:
@@ -265,7 +266,7 @@ async def test_the_queue_of_librdkafka_is_waited_for_too(kafka: FakeKafka, make:
     async with make(columnar__encoding="none") as producer:
         kafka.refuse_next(count=2)
         await (await producer.produce("t", b"v"))
-    assert [each.value() for each in kafka.records("t")] == [b"v"]
+    assert [record.value() for record in kafka.records("t")] == [b"v"]
 
 
 async def test_a_loop_that_produces_all_the_time_lets_others_run(make: Any) -> None:
@@ -506,14 +507,17 @@ async def test_a_poll_that_fails_is_logged_and_the_next_one_is_made(
     failures = iter([ZeroDivisionError("once"), ZeroDivisionError("twice")])
 
     def poll(self: Any, timeout: float) -> int:
-        for each in failures:
-            raise each
+        for failure in failures:
+            raise failure
         return kafka.Producer.poll(self, timeout)
 
     async with make({"poll": poll}) as producer:
         await producer.set_schema("t", SCHEMA)
         await (await producer.produce("t", {"n": 1}))
-    assert [str(each.exc_info[1]) for each in caplog.records if each.exc_info] == ["once", "twice"]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "once",
+        "twice",
+    ]
 
 
 # --- poll, flush, purge, transactions -------------------------------------------------------------

@@ -91,9 +91,9 @@ def traced_by_wrapper(stock: type, methods: list[str], calls: Calls) -> type:
 
     made = type("Traced", (stock,), {})
     for name in methods:
-        found = next(vars(each)[name] for each in stock.__mro__ if name in vars(each))
+        found = next(vars(base)[name] for base in stock.__mro__ if name in vars(base))
         setattr(made, name, Wrapper(found, functools.partial(see, calls, name)))
-    found = next(vars(each)["__init__"] for each in stock.__mro__ if "__init__" in vars(each))
+    found = next(vars(base)["__init__"] for base in stock.__mro__ if "__init__" in vars(base))
     made.__init__ = Wrapper(found, init)  # type: ignore[misc,assignment]
     return made
 
@@ -152,7 +152,7 @@ def test_each_record_is_seen_once_and_has_the_header_of_its_own_call(
         made.flush()
     assert calls == [("produce", topic)] * 3
     reader = consumer(embedded, topic)
-    assert [trace(each) for each in reader.consume(3, 30)] == [b"1", b"2", b"3"]
+    assert [trace(message) for message in reader.consume(3, 30)] == [b"1", b"2", b"3"]
     reader.close()
 
 
@@ -307,8 +307,8 @@ def test_a_fake_is_traced_as_the_real_one(calls: Calls, topic: str) -> None:
         made.produce("plain", value=b"1")
         assert made.flush() == 0
         made.close()
-        assert [trace(each) for each in kafka.records(topic)] == [b"1"]
-        assert [trace(each) for each in kafka.records("plain")] == [b"2"]
+        assert [trace(record) for record in kafka.records(topic)] == [b"1"]
+        assert [trace(record) for record in kafka.records("plain")] == [b"2"]
     assert calls == [("produce", topic), ("produce", "plain")]
 
 

@@ -39,7 +39,7 @@ class SilentAdminClient:
     def __exit__(self, *_: object) -> None: ...
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
-        return {each: Future() for each in resources}
+        return {resource: Future() for resource in resources}
 
 
 def test_a_topics_configuration_is_unknown_without_an_answer(

@@ -30,5 +30,5 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
             for n in range(5):
                 sender.produce("t", {"n": n})
         yield kafka
-    for each, handler in handlers.items():
-        signal.signal(each, handler)
+    for key, handler in handlers.items():
+        signal.signal(key, handler)

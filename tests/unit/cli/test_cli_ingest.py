@@ -266,7 +266,7 @@ def test_what_was_set_aside_is_said(
 ) -> None:
     with topic.Producer({}) as sender:
         sender.produce("t", b"plain")
-    chosen = [each.replace("{root}", str(tmp_path)) for each in options]
+    chosen = [option.replace("{root}", str(tmp_path)) for option in options]
     result = invoke(*INGEST, str(tmp_path / "lake"), "--stop-at-end", *chosen)
     assert result.stdout == f"t: 5 rows landed in 1 files{told}\n"
     places = {"dead-letter": "dead", "skip": "lake"}
@@ -317,7 +317,7 @@ def test_options_of_decoding_that_contradict_are_a_usage_error(
     tmp_path: Path, options: tuple[str, ...], told: str
 ) -> None:
     (tmp_path / "t.avsc").write_text(SCHEMA)
-    chosen = [each.replace("{root}", str(tmp_path)) for each in options]
+    chosen = [option.replace("{root}", str(tmp_path)) for option in options]
     result = invoke(*INGEST, str(tmp_path / "lake"), *chosen)
     output = " ".join(result.output.replace("│", " ").split())
     assert (result.exit_code, told in output) == (2, True), output

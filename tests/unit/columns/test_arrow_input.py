@@ -77,8 +77,8 @@ def rows(data: Any, schema: Any, **options: Any) -> list[dict[str, Any]]:
     arrow = RecordSchema.parse(schema).arrow
     assert found.columns.schema.equals(arrow, check_metadata=True)
     found.columns.validate(full=True)
-    for each, column in zip(arrow, found.columns.columns, strict=True):
-        assert column.type.equals(each.type, check_metadata=True)
+    for field, column in zip(arrow, found.columns.columns, strict=True):
+        assert column.type.equals(field.type, check_metadata=True)
     assert {len(each) for each in found} == {found.columns.num_rows}
     return [row for batch in found.columns.to_batches() for row in to_rows(batch)]
 
@@ -484,7 +484,7 @@ def test_an_extension_types_storage_is_accepted_where_it_fits() -> None:
 
 def addresses(array: pa.Array) -> list[int]:
     """The buffers with values: all but those that say what is null."""
-    return sorted({each.address for each in array.buffers()[1:] if each is not None})
+    return sorted({buffer.address for buffer in array.buffers()[1:] if buffer is not None})
 
 
 @pytest.mark.parametrize(
@@ -508,8 +508,8 @@ def test_data_that_already_fits_is_not_copied(array: pa.Array, nullable: bool) -
     data = pa.table([pa.chunked_array([array.slice(0, 7), array.slice(7)])], schema=schema)
     found = conformed(data, schema, timestamp=None).columns["v"]
     assert found.equals(data["v"])
-    assert [len(each) for each in found.chunks] == [7, len(array) - 7]
-    assert [addresses(each) for each in found.chunks] == [addresses(array)] * 2
+    assert [len(chunk) for chunk in found.chunks] == [7, len(array) - 7]
+    assert [addresses(chunk) for chunk in found.chunks] == [addresses(array)] * 2
 
 
 def test_text_in_larger_offsets_keeps_its_bytes() -> None:
@@ -992,7 +992,7 @@ def other_refusal(array: pa.Array, argument: str) -> str:
 
 
 def headers(found: ArrowRows) -> list[Any]:
-    return [each for chunk in found.headers.chunks for each in kafka_column.read_headers(chunk)]
+    return [header for chunk in found.headers.chunks for header in kafka_column.read_headers(chunk)]
 
 
 def milliseconds(found: ArrowRows) -> list[int]:
@@ -1189,8 +1189,8 @@ def test_rows_that_fit_alone_but_not_together_become_several_chunks() -> None:
         return pc.negate(array)
 
     found = convert_chunks(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
-    assert found.to_pylist() == [-each for each in range(9)]
-    assert [len(each) for each in found.chunks] == [3, 3, 2, 1]
+    assert found.to_pylist() == [-index for index in range(9)]
+    assert [len(chunk) for chunk in found.chunks] == [3, 3, 2, 1]
     with pytest.raises(RowError, match=r"^field 'v' is int64 .* too large; row 9 has 9$"):
         convert_chunks(pa.chunked_array([[0], list(range(1, 12))]), "v", three_at_most)
 
@@ -1244,12 +1244,12 @@ def _wider(draw: st.DrawFn, each: pa.Field) -> pa.Field:
 def laid_out_otherwise(draw: st.DrawFn) -> tuple[pa.Schema, pa.Schema, list[dict[str, Any]]]:
     """Draw a schema, another that holds the same values, and rows."""
     schema, found = draw(tables())
-    wide = [_wider(draw, each) for each in schema]
+    wide = [_wider(draw, field) for field in schema]
     return schema, pa.schema(draw(st.permutations(wide))), found
 
 
 def _table(given_rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    columns = [array_of([row[each.name] for row in given_rows], each.type) for each in schema]
+    columns = [array_of([row[field.name] for row in given_rows], field.type) for field in schema]
     return pa.table(columns, schema=schema)
 
 

@@ -47,7 +47,7 @@ def test_maps_are_dicts_inside_of_maps_too() -> None:
         [[(key, list(inner.items())) for key, inner in row["a"].items()] for row in rows],
         [[("x", {"m": [("y", 2)], "l": [[("z", 3)], []]})], None],
     ]
-    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     assert to_rows(pa.RecordBatch.from_arrays(arrays, schema=schema)) == rows
 
 

@@ -22,7 +22,7 @@ def test_an_hour_that_repeats_counts_as_two() -> None:
         dt.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=zone),
     ]
     found = converter(pa.timestamp("ms", "UTC"))(values).cast(pa.int64()).to_pylist()
-    assert found == [round(each.timestamp() * 1000) for each in values]
+    assert found == [round(value.timestamp() * 1000) for value in values]
 
 
 def test_a_zone_from_a_file_is_what_the_file_says_whatever_its_key_does() -> None:

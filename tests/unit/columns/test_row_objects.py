@@ -124,7 +124,7 @@ def test_an_object_can_be_a_row_or_a_record_in_a_row(row: Any, point: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("row", "point"), [each for each in KINDS if each[0] not in (DataRow, TupleRow)]
+    ("row", "point"), [kind for kind in KINDS if kind[0] not in (DataRow, TupleRow)]
 )
 def test_a_field_that_an_object_lacks_is_missing(row: Any, point: Any) -> None:
     """It gets the default, even if a mapping would make a value up; without one it is refused."""

@@ -146,7 +146,7 @@ def test_nothing_is_left_to_be_answered_by_a_close_whatever_on_revoke_does(
     kafka, calls = kafka_with(4), []
 
     def on_revoke(consumer: Any, partitions: list[TopicPartition]) -> None:
-        calls.append([each.partition for each in partitions])
+        calls.append([partition.partition for partition in partitions])
         ON_REVOKE[name](consumer, partitions)
 
     consumer = consumer_of(kafka)

@@ -77,24 +77,26 @@ class Member:
         )
 
     def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            self.places[each.partition] = Place(self._group.committed.get(each.partition, 0))
-        for each in partitions:
-            if each.partition in self.had:  # it comes back: asked at once
-                self.resolve(self.places[each.partition])
+        for partition in partitions:
+            self.places[partition.partition] = Place(
+                self._group.committed.get(partition.partition, 0)
+            )
+        for partition in partitions:
+            if partition.partition in self.had:  # it comes back: asked at once
+                self.resolve(self.places[partition.partition])
 
     def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            place = self.places.pop(each.partition)
-            self.had.add(each.partition)
+        for partition in partitions:
+            place = self.places.pop(partition.partition)
+            self.had.add(partition.partition)
             if self.auto and place.moved is not None and place.moved > place.known:
-                self._group.committed[each.partition] = place.moved
+                self._group.committed[partition.partition] = place.moved
 
     def _lost(self, _: Any, partitions: list[TopicPartition]) -> None:
         self.lost = False
-        for each in partitions:
-            del self.places[each.partition]
-            self.had.add(each.partition)
+        for partition in partitions:
+            del self.places[partition.partition]
+            self.had.add(partition.partition)
 
     def expect(self, message: Any) -> None:
         """Check that it is the next entry of a partition that is this member's."""
@@ -145,8 +147,8 @@ class Member:
             self.expect_bad(error)
             return 1
         found: dict[int, list[int]] = {0: [], 1: []}
-        for each in [] if table is None else table["_kafka"].to_pylist():
-            found[each["partition"]].append(each["offset"])
+        for value in [] if table is None else table["_kafka"].to_pylist():
+            found[value["partition"]].append(value["offset"])
         assert table is None or 0 < table.num_rows <= count
         passed = 0
         for each in self.consumer.position([TopicPartition("t", n) for n in self.places]):
@@ -175,7 +177,7 @@ class Member:
         name = "n" if "n" in table.schema.names else "value"
         for value, place in zip(table[name].to_pylist(), table["_kafka"].to_pylist(), strict=True):
             entries = self._group.entries[place["partition"]]
-            assert value in [each.value for each in entries if each.at == place["offset"]]
+            assert value in [entry.value for entry in entries if entry.at == place["offset"]]
 
     def poll_segment(self) -> None:
         """Take the next segment whole, also one of which some records were taken already."""
@@ -192,10 +194,10 @@ class Member:
             assert segment.partition not in self.paused
             place = self.places[segment.partition]
             entries = self._group.entries[segment.partition]
-            first = next(n for n, each in enumerate(entries) if each.at >= segment.offset)
+            first = next(n for n, entry in enumerate(entries) if entry.at >= segment.offset)
             assert first <= place.cursor < first + segment.rows
-            values = [each.value["n"] for each in segment.records()]
-            assert values == [each.value for each in entries[first : first + segment.rows]]
+            values = [record.value["n"] for record in segment.records()]
+            assert values == [entry.value for entry in entries[first : first + segment.rows]]
             self.pass_by(place, segment.partition, first + segment.rows - place.cursor)
 
     def poll(self, count: int = 1) -> int:
@@ -298,11 +300,11 @@ class Group(RuleBasedStateMachine):
     @rule()
     def all_that_is_there_comes(self) -> None:
         """When nothing changes any more, every member gets to the end of what it owns."""
-        members = [each for each in self.members if each is not None]
+        members = [member for member in self.members if member is not None]
         quiet = 0
         while quiet < 6:
-            quiet = 0 if sum(each.poll(50) for each in members) else quiet + 1
-        owned = [partition for each in members for partition in each.places]
+            quiet = 0 if sum(member.poll(50) for member in members) else quiet + 1
+        owned = [partition for member in members for partition in member.places]
         assert sorted(owned) == ([0, 1] if members else [])
         for member in members:
             for partition, place in member.places.items():
@@ -377,7 +379,7 @@ class Group(RuleBasedStateMachine):
         partition = member.last.partition()
         place = member.places.get(partition)
         entries = self.entries[partition]
-        [index] = [n for n, each in enumerate(entries) if each.at == member.last.offset()]
+        [index] = [n for n, entry in enumerate(entries) if entry.at == member.last.offset()]
         if place is None or not place.resolved or entries[index].first not in place.opened:
             return
         if self.commits(member, member.last, message=member.last):
@@ -405,7 +407,7 @@ class Group(RuleBasedStateMachine):
             return
         partition = member.last.partition()
         place, entries = member.places.get(partition), self.entries[partition]
-        [index] = [n for n, each in enumerate(entries) if each.at == member.last.offset()]
+        [index] = [n for n, entry in enumerate(entries) if entry.at == member.last.offset()]
         if place is not None and place.resolved and entries[index].first in place.opened:
             member.consumer.store_offsets(member.last)
             place.moved = index + 1
@@ -494,7 +496,7 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
     found, errors = [], 0
     for _ in range(100):
         try:
-            found += [each.value() for each in consumer.consume(4, 0.002)]
+            found += [message.value() for message in consumer.consume(4, 0.002)]
         except KafkaException:
             errors += 1
     assert (found, errors > 0) == ([b"0", b"1", b"2", b"3", b"4", b"5"], True)

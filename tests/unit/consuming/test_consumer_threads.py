@@ -61,7 +61,7 @@ def one_by_one(consumer: Any) -> list[Any]:
 
 
 def some(consumer: Any) -> list[Any]:
-    return [value_of(each) for each in consumer.consume(7, 0.05)]
+    return [value_of(message) for message in consumer.consume(7, 0.05)]
 
 
 def table(consumer: Any) -> list[Any]:
@@ -82,11 +82,11 @@ def run_all(*functions: Callable[[], None]) -> None:
             raised.append(error)
 
     threads = [threading.Thread(target=run, args=[each], daemon=True) for each in functions]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(60)
-    assert not any(each.is_alive() for each in threads)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
     for error in raised:
         raise error
 

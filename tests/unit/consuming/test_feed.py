@@ -108,8 +108,8 @@ class Reader:
     def begin(self, *partitions: TopicPartition) -> Reader:
         self.feed.assign(partitions)
         self.broker.assign(
-            TopicPartition(each.topic, each.partition, at_broker(each.offset))
-            for each in partitions
+            TopicPartition(partition.topic, partition.partition, at_broker(partition.offset))
+            for partition in partitions
         )
         return self
 
@@ -222,8 +222,8 @@ def test_a_record_that_is_kept_keeps_nothing_of_its_segment_but_itself() -> None
     gc.collect()
     assert pa.total_allocated_bytes() <= before
     referents = gc.get_referents(kept)
-    assert {type(each) for each in referents} <= {type, RecordContext, int, dict, NoneType}
-    assert [each for each in referents if isinstance(each, dict)] == [{"n": 1}]
+    assert {type(referent) for referent in referents} <= {type, RecordContext, int, dict, NoneType}
+    assert [referent for referent in referents if isinstance(referent, dict)] == [{"n": 1}]
     assert kept.value() is kept.value()
 
 
@@ -895,7 +895,7 @@ def test_what_is_too_much_to_wait_is_fetched_again(monkeypatch: pytest.MonkeyPat
             one.clock.now += 0.2
             taken += one.numbers(1)  # and one more message is fetched
         one.pause(key)
-        parked = [each for messages in one.feed.buffer.parked.values() for each in messages]
+        parked = [message for messages in one.feed.buffer.parked.values() for message in messages]
         assert kafka_message.bytes_of(parked) < fetch_buffer.MOST_BYTES
         most = max(most, len(parked))
     assert most > 2
@@ -970,7 +970,7 @@ def test_what_is_held_of_a_revoked_partition_is_dropped() -> None:
         one.feed.poller.serve_if_due()
     one.feed.revoke([P0])
     one.broker.assign([start(key=P1)])
-    assert [each for each in one.numbers() if each not in (5, 6)] == []
+    assert [number for number in one.numbers() if number not in (5, 6)] == []
     assert P0 not in one.offsets.delivered
 
 

@@ -95,7 +95,7 @@ def test_a_group_goes_on_where_it_committed_though_its_assignment_was_cut_short(
         consumer.subscribe(["t"])
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(0)
-        assert [each.value() for each in consumer.consume(3, 0)] == [{"n": 2}]
+        assert [message.value() for message in consumer.consume(3, 0)] == [{"n": 2}]
 
 
 def test_nothing_is_kept_of_a_partition_whose_revocation_was_cut_short(

@@ -70,8 +70,8 @@ def feed(decoder: InlineDecoder, segments: int = 3) -> Feed:
 
 
 def numbers(messages: list[Any]) -> list[int]:
-    assert [each.error() for each in messages] == [None] * len(messages)
-    return [each.value()["n"] for each in messages]
+    assert [message.error() for message in messages] == [None] * len(messages)
+    return [message.value()["n"] for message in messages]
 
 
 # --- a decoder that does not work -----------------------------------------------------------------

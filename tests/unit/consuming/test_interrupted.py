@@ -198,7 +198,7 @@ class Reader:
             at = self.found["t", found.partition]
             done = at[-1][0] if at else FIRST - 1
             records = enumerate(found.to_table(["n"])["n"].to_pylist(), found.offset)
-            at.extend(each for each in records if each[0] > done)
+            at.extend(record for record in records if record[0] > done)
 
     def table(self, count: int) -> None:
         try:
@@ -244,9 +244,9 @@ class Reader:
         return False
 
     def note_rows(self, rows: pa.Table | pa.RecordBatch | None) -> None:
-        for each in [] if rows is None else rows.to_pylist():
-            value = each["n"] if "n" in each else each["value"]
-            place = each["_kafka"]
+        for row in [] if rows is None else rows.to_pylist():
+            value = row["n"] if "n" in row else row["value"]
+            place = row["_kafka"]
             self.found["t", place["partition"]].append((place["offset"], value))
 
     def pause(self, key: tuple[str, int]) -> None:
@@ -348,7 +348,7 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
 
     def moved(at: set[int]) -> int:
         consumer = tables.assigned_consumer(fake, **{"enable.auto.commit": False})
-        assert [each.value()["n"] for each in consumer.consume(4, 60)] == [0, 1, 2, 3]
+        assert [message.value()["n"] for message in consumer.consume(4, 60)] == [0, 1, 2, 3]
         if name == "resume":
             consumer.pause([T0])
         interrupter = Interrupter(
@@ -360,7 +360,7 @@ def test_wherever_it_is_interrupted_a_consumer_has_moved_or_not(name: str) -> No
         )
         with suppress(Interrupted):
             interrupter.run(lambda: move(consumer))
-        left = [each.value()["n"] for each in consumer.consume(9, 0.02)]
+        left = [message.value()["n"] for message in consumer.consume(9, 0.02)]
         assert left in ((done, not_done) if at else (done,)), at
         consumer.close()
         return interrupter.count
@@ -384,9 +384,9 @@ def values_of(taken: Any) -> list[int]:
         return []
     if isinstance(taken, pa.Table | Segment):
         table = taken if isinstance(taken, pa.Table) else taken.to_table()
-        return [int(each) for each in table["n"].to_pylist()]
+        return [int(value) for value in table["n"].to_pylist()]
     messages = taken if isinstance(taken, list) else [taken]
-    return [each.value()["n"] for each in messages]
+    return [message.value()["n"] for message in messages]
 
 
 @pytest.mark.long
@@ -410,7 +410,7 @@ def test_wherever_a_consumers_call_is_interrupted_it_loses_nothing(name: str) ->
             with suppress(Interrupted, ZeroDivisionError):
                 taken += values_of(interrupter.run(lambda: TAKES[name](consumer)))
         callback_errors_of(consumer).clear()
-        left = [each.value()["n"] for each in consumer.consume(99, 0.02)]
+        left = [message.value()["n"] for message in consumer.consume(99, 0.02)]
         assert taken + left == list(range(9)), at
         consumer.close()
         return interrupter.count

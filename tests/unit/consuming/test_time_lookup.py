@@ -38,7 +38,7 @@ class Given:
         self.closed = False
 
     def side_reader(self, partitions: Any) -> Given:
-        self.asked = [each.offset for each in partitions]
+        self.asked = [partition.offset for partition in partitions]
         return self
 
     def poll(self, timeout: float) -> Message | None:

@@ -317,7 +317,7 @@ def test_the_counts_tell_what_waits_and_how_new_the_table_is(
 
     monkeypatch.setattr(TopicReader, "poll", polled)
     done = service.run()
-    sizes = [len(each.value()) for each in kafka.messages("t")]
+    sizes = [len(message.value()) for message in kafka.messages("t")]
     assert [(each.staged_segments, each.staged_nbytes) for each in seen[:2]] == [
         (0, 0),
         (1, sizes[0]),
@@ -456,7 +456,7 @@ def test_what_cannot_land_is_set_aside_and_counted(
     again = ingest(every_lake.table(), rules=rules)
     assert (again.rows, again.dead_letters) == (0, 0)
     letters = pq.read_table(tmp_path / "dead" / "t").to_pylist()
-    assert [(each["offset"], each["key"]) for each in letters] == [(1, b"k"), (2, None)]
+    assert [(letter["offset"], letter["key"]) for letter in letters] == [(1, b"k"), (2, None)]
     assert letters[0]["timestamp"].timestamp() == 1.234
 
 
@@ -527,7 +527,7 @@ def test_each_commit_is_logged(kafka: FakeKafka, lake: DirectoryLake, caplog: An
     send(kafka, range(2))
     with caplog.at_level(logging.INFO, logger="columnar_kafka.ingest"):
         ingest(lake.table())
-    [line] = [each for each in caplog.messages if "landed" in each]
+    [line] = [message for message in caplog.messages if "landed" in message]
     assert line.startswith("t: 2 records in ")
     assert " landed in 1 files; so far IngestStats(rows=2," in line
 
@@ -595,7 +595,7 @@ def test_the_loser_of_two_on_one_partition_says_so(kafka: FakeKafka, lake: Direc
         return create(*arguments)
 
     table.create = overtaken
-    size = sum(len(each.value()) for each in kafka.messages("t"))
+    size = sum(len(message.value()) for message in kafka.messages("t"))
     service = to_the_end(table, stop_at_end=False, roll_bytes=size + 1)
     with pytest.raises(NotLandedError, match="have landed meanwhile: stage the input again"):
         service.run()
@@ -621,7 +621,7 @@ def test_ingestors_of_a_group_share_the_partitions(lake: DirectoryLake, kafka: F
     settings = {"columnar.encoding": "parquet", "columnar.segment.rows": 2}
     group = IngestSettings(topic_generation="g", roll_seconds=0.01)
     services = [Ingestor(CONFIG, "u", lake.table(), group) for _ in range(2)]
-    threads = [threading.Thread(target=each.run) for each in services]
+    threads = [threading.Thread(target=service.run) for service in services]
     with kafka.Producer(CONFIG | settings) as producer:
         producer.set_schema("u", SCHEMA)
         for n in range(200):
@@ -629,7 +629,7 @@ def test_ingestors_of_a_group_share_the_partitions(lake: DirectoryLake, kafka: F
             if n in (50, 100):  # the second joins while the first is at work
                 producer.flush()
                 threads[n // 100].start()
-    eventually(lambda: sum(each.stats.rows for each in services) == 200)
+    eventually(lambda: sum(service.stats.rows for service in services) == 200)
     for service, thread in zip(services, threads, strict=True):
         service.stop()
         thread.join()
@@ -709,10 +709,10 @@ def test_tables_that_name_no_group_each_get_the_whole_topic(
     other = DirectoryLake(lake.root.parent / "other")
     settings = IngestSettings(topic_generation="g", roll_seconds=0.01)
     services = [Ingestor(CONFIG, "t", each.table(), settings) for each in (lake, other)]
-    threads = [threading.Thread(target=each.run) for each in services]
+    threads = [threading.Thread(target=service.run) for service in services]
     for thread in threads:
         thread.start()
-    eventually(lambda: [each.stats.rows for each in services] == [4, 4])
+    eventually(lambda: [service.stats.rows for service in services] == [4, 4])
     for service, thread in zip(services, threads, strict=True):
         service.stop()
         thread.join()

@@ -67,7 +67,7 @@ def get(server: HealthServer, path: str, host: str = "127.0.0.1") -> tuple[int, 
 @pytest.mark.usefixtures("kafka")
 def test_every_topic_lands_in_its_table(tmp_path: Path) -> None:
     stats = service(tmp_path, stop_at_end=True).run()
-    assert {topic: each.rows for topic, each in stats.items()} == {"a": 2, "b": 2}
+    assert {topic: stat.rows for topic, stat in stats.items()} == {"a": 2, "b": 2}
     assert rows(DirectoryLake(tmp_path / "a")) == rows(DirectoryLake(tmp_path / "b")) == [0, 1]
 
 
@@ -142,7 +142,7 @@ def test_if_one_fails_the_others_land_what_they_read(
             raise LakeError("it does not fit")
         return create(self, source, *rest)
 
-    ingestors = {each.topic: each for each in running.ingestors}
+    ingestors = {ingestor.topic: ingestor for ingestor in running.ingestors}
     monkeypatch.setattr(ParquetDirectory, "create", created)
     with pytest.raises(LakeError, match="it does not fit"):
         running.run()
@@ -226,7 +226,7 @@ def test_one_that_hangs_is_neither_well_nor_ready(tmp_path: Path) -> None:
     with HealthServer(running, 0, host="127.0.0.1", late_seconds=-1.0) as server:
         thread = threading.Thread(target=running.run)
         thread.start()
-        eventually(lambda: all(each.is_assigned for each in running.ingestors))
+        eventually(lambda: all(ingestor.is_assigned for ingestor in running.ingestors))
         assert [get(server, path)[0] for path in ("/health", "/ready")] == [503, 503]
         running.stop()
         thread.join()

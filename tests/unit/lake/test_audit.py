@@ -43,7 +43,7 @@ def directory(tmp_path: Path) -> DirectoryLake:
 
 
 def found(report: AuditReport) -> list[tuple[Any, ...]]:
-    return [(each.kind, each.first, each.last) for each in report.findings]
+    return [(finding.kind, finding.first, finding.last) for finding in report.findings]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -111,7 +111,11 @@ def test_a_file_that_is_gone_or_no_file_is_found(directory: DirectoryLake) -> No
     first.unlink()
     second.write_bytes(b"nothing")
     report = audit(directory, segments(range(4)))
-    assert [each.kind for each in report.findings] == ["not provable", "not provable", "missing"]
+    assert [finding.kind for finding in report.findings] == [
+        "not provable",
+        "not provable",
+        "missing",
+    ]
     assert (report.findings[2].first, report.findings[2].last) == (0, 3)
 
 
@@ -125,7 +129,7 @@ def test_a_row_that_was_changed_in_place_is_found(directory: DirectoryLake) -> N
     for at in range(0, len(changed), ROWS):
         groups.write_table(changed.slice(at, ROWS))
     groups.add_key_value_metadata(
-        {key.decode(): each.decode() for key, each in pairs.items() if key != b"ARROW:schema"}
+        {key.decode(): pair.decode() for key, pair in pairs.items() if key != b"ARROW:schema"}
     )
     groups.close()
     assert found(audit(directory, segments(range(3)))) == [("different", 2, 2)]

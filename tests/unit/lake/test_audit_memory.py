@@ -128,7 +128,7 @@ def test_what_is_wrong_is_found_in_the_order_of_the_offsets(lake: DeltaLake) -> 
 
     rewritten(lake, change)
     report = audit(lake, segments(range(8)))
-    assert [(each.kind, each.first, each.last) for each in report.findings] == [
+    assert [(finding.kind, finding.first, finding.last) for finding in report.findings] == [
         ("different", 1, 1),
         ("missing", 3, 3),
         ("different", 5, 5),
@@ -142,7 +142,9 @@ def test_different_neighbours_are_one_range(lake: DeltaLake) -> None:
     put(lake.table(), range(5))
     rewritten(lake, lambda data: data.set_column(0, "n", [[0] * data.num_rows]))
     report = audit(lake, segments(range(5)))
-    assert [(each.kind, each.first, each.last) for each in report.findings] == [("different", 0, 4)]
+    assert [(finding.kind, finding.first, finding.last) for finding in report.findings] == [
+        ("different", 0, 4)
+    ]
 
 
 def test_a_row_group_that_cannot_be_read_spoils_no_other(lake: DeltaLake) -> None:
@@ -161,7 +163,7 @@ def test_a_row_group_that_cannot_be_read_spoils_no_other(lake: DeltaLake) -> Non
     data[start : start + place.total_compressed_size] = b"?" * place.total_compressed_size
     path.write_bytes(data)
     report = audit(lake, segments(range(4)))
-    assert [each.kind for each in report.findings] == ["not provable"]
+    assert [finding.kind for finding in report.findings] == ["not provable"]
     assert report.messages == 3
 
 
@@ -174,8 +176,8 @@ def test_rows_in_two_files_are_put_together(lake: DeltaLake) -> None:
     deltalake.write_deltalake(str(lake.root), other, mode="append")
     rows = RowsById()
     table = lake.table(reland=True)
-    for each in table.landed_files(table.head()):
-        rows.add(each)
+    for file in table.landed_files(table.head()):
+        rows.add(file)
     found = rows.rows({"p-0", "p-1"})
     assert {name: each["n"].to_pylist() for name, each in found.items()} == {
         "p-0": [0, 1, 2],

@@ -54,7 +54,7 @@ class Table:
 
     @property
     def paths(self) -> list[str]:
-        return [each.path for _, admission in self.commits for each in admission.lands]
+        return [land.path for _, admission in self.commits for land in admission.lands]
 
     def head(self) -> Head[int]:
         if not self.readable:

@@ -31,7 +31,7 @@ class StoreFiles(QuickFiles):
         return super().older(folder, when, suffix=suffix, after=after)
 
     def names(self, folder: Path, after: str = "") -> list[str]:
-        found = [each for each in super().names(folder) if each > after]
+        found = [name for name in super().names(folder) if name > after]
         self.listed += found
         return found
 

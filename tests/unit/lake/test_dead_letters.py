@@ -156,7 +156,7 @@ def test_a_place_below_the_table_or_above_it_is_refused(tmp_path: Path, name: st
         for rules in {"dead_letters": letters}, {"plain": "table", "plain_table": plain_table}:
             with pytest.raises(ConfigError, match="need directories apart"):
                 put(kind(tmp_path / "lake"), messages, **rules)
-    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_dead_letters_and_plain_messages_have_a_place_each(
@@ -228,10 +228,10 @@ def test_a_partition_with_nothing_but_plain_messages_has_a_fence_if_there_is_a_t
     other = [replace(plain(offset), partition=1) for offset in range(2)]
     put(every_lake.table(), other, plain="skip")
     begins = isinstance(every_lake, DirectoryLake)
-    assert [each.next for each in every_lake.table().fences().values()] == ([2] if begins else [])
+    assert [fence.next for fence in every_lake.table().fences().values()] == ([2] if begins else [])
     put(every_lake.table(), [numbered(0), *other], plain="skip")
     fences = every_lake.table().fences()
-    assert {name[-1]: (each.first, each.next) for name, each in fences.items()} == {
+    assert {name[-1]: (fence.first, fence.next) for name, fence in fences.items()} == {
         "0": (0, 1),
         "1": (0, 2),
     }
@@ -515,7 +515,7 @@ def test_a_topic_lands_beside_letters_that_were_replayed_before_its_first_commit
     stranger.unlink()
     landed = put(lake.table(), messages, dead_letters=place)
     assert (landed.landed.messages, lake.table().fences()[FENCE].next) == (2, 3)
-    names = sorted(f"t/{each.name}" for each in lake.root.glob("t/*"))
+    names = sorted(f"t/{path.name}" for path in lake.root.glob("t/*"))
     assert names == sorted([*replayed, *landed.files])
 
 

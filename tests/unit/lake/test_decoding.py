@@ -146,8 +146,8 @@ def test_a_run_is_bounded_and_goes_on_in_the_same_file(
     monkeypatch.setattr("columnar_kafka.lake.plan._RUN_ROWS", 3)
     put(directory.table(), map(plain, range(7)), Layout(file_segments=2))
     files = sorted(directory.root.glob("t/*.parquet"))
-    assert [pq.read_metadata(each).num_row_groups for each in files] == [2, 1]
-    assert [pq.read_metadata(each).num_rows for each in files] == [6, 1]
+    assert [pq.read_metadata(file).num_row_groups for file in files] == [2, 1]
+    assert [pq.read_metadata(file).num_rows for file in files] == [6, 1]
 
 
 def test_a_run_ends_with_its_bytes_and_with_the_file(
@@ -158,7 +158,7 @@ def test_a_run_ends_with_its_bytes_and_with_the_file(
     monkeypatch.setattr("columnar_kafka.lake.plan._RUN_BYTES", 2 * size)
     put(directory.table(), bare, Layout(file_bytes=4 * size))
     files = sorted(directory.root.glob("t/*.parquet"))
-    assert [pq.read_metadata(each).num_row_groups for each in files] == [2, 1]
+    assert [pq.read_metadata(file).num_row_groups for file in files] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_when_much_is_waiting_the_largest_run_is_written(
     monkeypatch.setattr("columnar_kafka.lake.landing.runs._MOST_BYTES", 2000)
     put(directory.table(), [plain(0), plain(0, partition=1), *map(plain, range(1, 5))])
     files = sorted(directory.root.glob("t/*.parquet"))
-    assert [pq.read_metadata(each).num_row_groups for each in files] == [2, 1]
+    assert [pq.read_metadata(file).num_row_groups for file in files] == [2, 1]
     assert numbers(directory) == [0, 0, 1, 2, 3, 4]
 
 
@@ -221,7 +221,7 @@ def test_the_same_messages_make_files_of_one_digest_whatever_their_runs(
     one = staged()
     monkeypatch.setattr("columnar_kafka.lake.landing.runs._MOST_BYTES", 1)
     other = staged()
-    assert [each.digest for each in one.files] == [each.digest for each in other.files]
+    assert [file.digest for file in one.files] == [file.digest for file in other.files]
     found = table.commit([one, other])
     assert (found.landed, found.decoded, found.repeated) == (Count(7, 10), 4, Count(7, 10))
     assert numbers(directory) == ALL
@@ -318,7 +318,7 @@ def test_a_schema_that_does_not_fit_the_table_refuses_each_message(tmp_path: Pat
     rules = {"decoding": Decoding("json", other), "dead_letters": place}
     found = put(lake.table(), [plain(1, n="x"), plain(2, n="y"), sent(3)], **rules)
     assert (found.landed.messages, found.decoded, found.dead_letters) == (1, 0, 2)
-    assert [each["reason"].partition(":")[0] for each in letters(place)] == [
+    assert [letter["reason"].partition(":")[0] for letter in letters(place)] == [
         "plain message at t[0]@1",
         "plain message at t[0]@2",
     ]
@@ -344,7 +344,7 @@ def test_bad_messages_are_dead_letters_and_their_neighbours_land(lake: Any, tmp_
     found = put(lake.table(), messages, dead_letters=place)
     assert (found.landed, found.decoded, found.dead_letters) == (Count(3, 3), 3, 3)
     assert numbers(lake) == [0, 3, 5]
-    assert [each["offset"] for each in letters(place)] == [1, 2, 4]
+    assert [letter["offset"] for letter in letters(place)] == [1, 2, 4]
     assert "tombstone" in letters(place)[2]["reason"]
     assert lake.table().fences()[FENCE].next == 6
     letters_of = place.taken({})[FENCE]
@@ -416,7 +416,7 @@ def test_letters_are_replayed_as_rows_and_proven(lake: Any, tmp_path: Path, agai
 
 
 def found(report: Any) -> list[tuple[Any, ...]]:
-    return [(each.kind, each.first, each.last) for each in report.findings]
+    return [(finding.kind, finding.first, finding.last) for finding in report.findings]
 
 
 def test_without_a_format_rows_of_plain_messages_are_passed_over(lake: Any) -> None:

@@ -54,7 +54,7 @@ def replayed(lake: DeltaLake) -> list[str]:
     for action in (action for commit in log(lake) for action in commit):
         files |= {action["add"]["path"]} if "add" in action else set()
         files -= {action["remove"]["path"]} if "remove" in action else set()
-    return [str(lake.root / each) for each in sorted(files)]
+    return [str(lake.root / file) for file in sorted(files)]
 
 
 def test_readers_that_are_not_ours_agree(lake: DeltaLake) -> None:
@@ -191,7 +191,7 @@ def test_on_top_of_another_writers_commit_nothing_lands_before_that_was_looked_a
 
     monkeypatch.setattr(DeltaLakeTable, "swap", overtaken)
     put(lake.table(), [1])
-    assert [bool(each) for each in outcomes] == [True, False]
+    assert [bool(outcome) for outcome in outcomes] == [True, False]
     assert rows(lake) == sorted(numbers([0, 0, 1]))
 
 
@@ -399,7 +399,7 @@ def test_a_vector_of_deleted_rows_outlasts_landing_growth_and_checkpoints(lake: 
         {"remove": removed},
         {"add": {**add, "deletionVector": VECTOR}},
     ]
-    lines = "".join(f"{json.dumps(each)}\n" for each in deletes)
+    lines = "".join(f"{json.dumps(delete)}\n" for delete in deletes)
     (lake.root / f"_delta_log/{3:020}.json").write_text(lines)
     put(known, range(2))
     grown = segment(pa.table({"n": [5], "more": ["x"]}), offset=2, number=2)
@@ -408,9 +408,9 @@ def test_a_vector_of_deleted_rows_outlasts_landing_growth_and_checkpoints(lake: 
         with pytest.raises(LakeError, match="deletion vectors may have deleted rows"):
             change()
     newest = max(lake.root.glob("_delta_log/*.checkpoint.parquet"))
-    files = [each for each in pq.read_table(newest)["add"].to_pylist() if each]
+    files = [value for value in pq.read_table(newest)["add"].to_pylist() if value]
     assert len(files) == 3
-    [vector] = [each["deletionVector"] for each in files if each["path"] == add["path"]]
+    [vector] = [file["deletionVector"] for file in files if file["path"] == add["path"]]
     assert {**vector, **VECTOR} == vector
 
 

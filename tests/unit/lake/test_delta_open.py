@@ -62,7 +62,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def checkpoints(lake: DeltaLake) -> list[int]:
     """Return the versions of a table's checkpoints."""
-    return sorted(int(each.name[:20]) for each in lake.root.glob("_delta_log/*.checkpoint.parquet"))
+    return sorted(int(path.name[:20]) for path in lake.root.glob("_delta_log/*.checkpoint.parquet"))
 
 
 def test_a_table_is_opened_once_and_for_its_checkpoints(

@@ -194,7 +194,7 @@ def test_many_tasks_land_in_one_commit(table: ParquetDirectory) -> None:
 def test_topics_that_readers_would_not_look_into_are_escaped(
     table: ParquetDirectory, topic: str, folder: str
 ) -> None:
-    messages = [replace(each, topic=topic) for each in segments([0])]
+    messages = [replace(segment, topic=topic) for segment in segments([0])]
     land(messages, table=table, generations={topic: TopicGeneration("c", "i")})
     assert names(table, "*/*.parquet") == [name(0, 0, folder=folder)]
 
@@ -534,7 +534,7 @@ def chosen(steps: list[str]) -> Iterable[int]:
     """Return which steps to disturb: all, or in `make test` the first and last of each sort."""
     if is_long():
         return range(len(steps))
-    sorts = [_sort(each) for each in steps]
+    sorts = [_sort(step) for step in steps]
     last = {sort: k for k, sort in enumerate(sorts)}
     return sorted({*map(sorts.index, last), *last.values()})
 

@@ -81,7 +81,9 @@ def test_verbatim_files_land_too(lake: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "lake", [each for each in targets() if each.values[0][0] is not DirectoryLake], indirect=True
+    "lake",
+    [target for target in targets() if target.values[0][0] is not DirectoryLake],
+    indirect=True,
 )
 def test_a_table_with_partitions_that_grows_is_read_and_proven(lake: Any) -> None:
     texts = ["DE /%=", "ü", "a#b?c", "x y", "a:b", None]
@@ -90,9 +92,9 @@ def test_a_table_with_partitions_that_grows_is_read_and_proven(lake: Any) -> Non
         segment(old, offset=0, number=0),
         segment(old.append_column("more", [range(6)]), offset=1, number=1),
     ]
-    for each in messages:
+    for message in messages:
         table = lake.table(partition_by=["c"])
-        result = land([each], table=table, generations=GENERATIONS)
+        result = land([message], table=table, generations=GENERATIONS)
         assert (len(result.files), result.rewritten) == (6, 1)
     found = lake.read().sort_by([("n", "ascending"), ("more", "ascending")])
     assert found["c"].to_pylist() == [text for text in texts for _ in range(2)]
@@ -114,7 +116,7 @@ def test_many_tasks_land_in_one_commit(lake: Any) -> None:
     table = lake.table()
     table.commit([staged(table, [4, 5]), staged(table, [0, 2]), staged(table, [1], partition=1)])
     assert rows(lake) == sorted(numbers([0, 2, 4, 5]) + numbers([1]))
-    assert {name: each.next for name, each in table.fences().items()} == {
+    assert {name: fence.next for name, fence in table.fences().items()} == {
         FENCE: 6,
         "kafka:cluster:id:1": 2,
     }
@@ -241,10 +243,10 @@ def test_two_at_once_one_lands_and_the_other_is_told(lake: Any, others: range) -
         thread.start()
     for thread in threads:
         thread.join()
-    landed = [each for each in outcomes if isinstance(each, int) and each]
+    landed = [outcome for outcome in outcomes if isinstance(outcome, int) and outcome]
     assert len(landed) == 1
     assert rows(lake) == numbers(range(landed[0] + 1))
-    [told] = [each for each in outcomes if each not in landed]
+    [told] = [outcome for outcome in outcomes if outcome not in landed]
     assert told == 0 or "have landed meanwhile: stage the input again" in told
     put(lake.table(), range(8))
     assert rows(lake) == numbers(range(8))

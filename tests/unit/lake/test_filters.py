@@ -56,7 +56,7 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def segments_of(tables: Sequence[pa.Table]) -> list[SourceMessage]:
     """Return a segment of each table, which may have what a row of Python cannot have."""
-    return [segment(each, offset=number, number=number) for number, each in enumerate(tables)]
+    return [segment(table, offset=number, number=number) for number, table in enumerate(tables)]
 
 
 def put(

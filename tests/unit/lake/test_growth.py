@@ -163,7 +163,7 @@ def test_two_that_grow_at_once_both_land(lake: Any) -> None:
         except BaseException as error:  # noqa: BLE001 - the test's thread raises it
             errors.append(error)
 
-    threads = [threading.Thread(target=grow, args=(each,)) for each in others]
+    threads = [threading.Thread(target=grow, args=(other,)) for other in others]
     for thread in threads:
         thread.start()
     for thread in threads:

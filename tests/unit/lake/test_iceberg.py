@@ -99,7 +99,7 @@ def test_milliseconds_have_no_bounds_in_stitched_files(lake: IcebergLake) -> Non
     [path] = parquet_paths(lake)
     group = pq.read_metadata(path).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
-    bare = [each.path_in_schema for each in columns if each.statistics is None]
+    bare = [column.path_in_schema for column in columns if column.statistics is None]
     assert [each for each in bare if "_kafka" not in each] == ["at", "list.list.element"]
     assert "_kafka.timestamp" in bare
     assert (
@@ -126,7 +126,7 @@ def test_times_that_python_does_not_have_land_without_bounds(lake: IcebergLake) 
     assert found.select(data.column_names).cast(data.schema) == data
     table = lake.load()
     [task] = table.scan().plan_files()
-    ids = {each.name: each.field_id for each in table.schema().fields}
+    ids = {field.name: field.field_id for field in table.schema().fields}
     assert {name for name in data.column_names if ids[name] in task.file.lower_bounds} == {
         "n",
         "good",
@@ -157,8 +157,8 @@ def ids_of(field: pa.Field) -> dict[str, int]:
     """Return the field ids of a column of a file, by name."""
     found = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1))}
     children = [field.type.field(i) for i in range(field.type.num_fields)]
-    for each in children:
-        found |= {f"{field.name}.{name}": number for name, number in ids_of(each).items()}
+    for child in children:
+        found |= {f"{field.name}.{name}": number for name, number in ids_of(child).items()}
     return found
 
 

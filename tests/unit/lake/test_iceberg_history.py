@@ -63,8 +63,8 @@ def days_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 def snapshots(lake: IcebergLake) -> list[int]:
     """Return the offsets that the snapshots have reached, oldest first; -1 if it was not ours."""
     found = [
-        iceberg_history.CommitRecord.from_properties(each.summary.additional_properties)
-        for each in lake.load().metadata.snapshots
+        iceberg_history.CommitRecord.from_properties(snapshot.summary.additional_properties)
+        for snapshot in lake.load().metadata.snapshots
     ]
     return [each.fences[FENCE].next if each else -1 for each in found]
 
@@ -77,9 +77,9 @@ def referenced(lake: IcebergLake) -> tuple[set[str], set[str]]:
     """Return the names of the metadata files and data files that snapshots of the table have."""
     table = lake.load()
     metadata, data = set(), set()
-    for each in table.metadata.snapshots:
-        metadata.add(each.manifest_list)
-        for manifest in each.manifests(table.io):
+    for snapshot in table.metadata.snapshots:
+        metadata.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
             metadata.add(manifest.manifest_path)
             entries = manifest.fetch_manifest_entry(table.io)
             data |= {entry.data_file.file_path for entry in entries}
@@ -170,7 +170,7 @@ def test_what_the_properties_say(
 def test_tags_and_branches_stay(lake: IcebergLake) -> None:
     theirs(lake, {})
     land_each(lake, range(4))
-    ids = [each.snapshot_id for each in lake.load().metadata.snapshots]
+    ids = [snapshot.snapshot_id for snapshot in lake.load().metadata.snapshots]
     with lake.opened() as table:
         table.manage_snapshots().create_tag(ids[0], "tag").create_branch(
             ids[2], "branch", min_snapshots_to_keep=2
@@ -196,9 +196,9 @@ def test_a_rollback_to_any_snapshot_that_is_left_finds_its_fences(lake: IcebergL
         append_nothing(lake)
     land_each(lake, range(3, 5), keep_snapshots=4)
     assert snapshots(lake) == [3, -1, -1, -1, -1, 4, 5]
-    for each in lake.load().metadata.snapshots[:-1]:
+    for snapshot in lake.load().metadata.snapshots[:-1]:
         with lake.opened() as table:
-            table.manage_snapshots().set_current_snapshot(each.snapshot_id).commit()
+            table.manage_snapshots().set_current_snapshot(snapshot.snapshot_id).commit()
         with pytest.raises(LakeError, match="the table was restored: 5 commits had landed"):
             lake.table().fences()
         assert lake.table(reland=True).fences()[FENCE].next in (3, 4)
@@ -436,7 +436,7 @@ def test_every_snapshot_that_stays_can_be_read_after_a_rollback_and_a_merge(
     put(lake.table(keep_snapshots=1000), range(6))
     noted()
     table = lake.load()
-    left = [each.snapshot_id for each in table.metadata.snapshots]
+    left = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
     assert len(left) == len(rows_of) - 1  # what was rolled back has expired
     for each in left:
         assert table.scan(snapshot_id=each).to_arrow().num_rows == rows_of[each]

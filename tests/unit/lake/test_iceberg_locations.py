@@ -97,7 +97,7 @@ def test_a_partitions_value_is_in_the_path_as_pyiceberg_has_it(
         change.set_properties({"write.data.path": f"{tmp_path}/other"})
     data = pa.table({"n": [1, 1], "c": ["a/b%", None]})
     land([segment(data, offset=1, number=1)], table=lake.table(), generations=GENERATIONS)
-    folders = [each.rpartition("/")[0] for each in files(lake, tmp_path)]
+    folders = [file.rpartition("/")[0] for file in files(lake, tmp_path)]
     assert folders == [
         "other/_kafka_topic=t/part=a%2Fb/b=0",
         "other/_kafka_topic=t/part=null/b=0",

@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> IcebergLake:
 
 def land_tables(lake: IcebergLake, *tables: pa.Table, first: int = 0, **options: Any) -> Any:
     """Land each as a segment, in a commit of its own; return the messages."""
-    found = [segment(each, offset=first + n, number=first + n) for n, each in enumerate(tables)]
+    found = [segment(table, offset=first + n, number=first + n) for n, table in enumerate(tables)]
     for each in found:
         land([each], table=lake.table(**options), generations=GENERATIONS)
     return found
@@ -209,7 +209,7 @@ def test_the_fences_survive_the_snapshots_before_it(lake: IcebergLake) -> None:
     put(lake.table(), [1])
     lake.table().compact(LARGE)
     with lake.opened() as opened:
-        older = [each.snapshot_id for each in opened.metadata.snapshots[:-1]]
+        older = [snapshot.snapshot_id for snapshot in opened.metadata.snapshots[:-1]]
         opened.maintenance.expire_snapshots().by_ids(older).commit()
     assert lake.table().fences()[FENCE].next == 2
     put(lake.table(), range(3))

@@ -78,7 +78,7 @@ def test_a_file_that_is_discarded_never_appears(
     files: ObjectFiles, tmp_path: Path, parts: tuple[bytes, ...]
 ) -> None:
     write(files, ONE, *parts).discard()
-    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_finished_file_can_be_discarded(files: ObjectFiles) -> None:
@@ -236,7 +236,7 @@ def test_killed_at_any_request_and_started_again(tmp_path: Path, *, after: bool)
         with pytest.raises(Killed):
             put(ParquetDirectory("", files=files), range(4), file_segments=2)
         put(ParquetDirectory("", files=ObjectFiles(f"file://{root}", {})), range(6))
-        found = [pq.read_table(each)["n"].to_pylist() for each in root.glob("t/*")]
+        found = [pq.read_table(path)["n"].to_pylist() for path in root.glob("t/*")]
         assert sorted(n for each in found for n in each) == numbers(range(6))
 
 

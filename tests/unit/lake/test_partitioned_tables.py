@@ -80,8 +80,8 @@ def staged(lake: Any, *tables: pa.Table, today: datetime.date = TODAY, **options
     place = lake.table(**options)
     planner = Planner(fences=place.fences(), generations=GENERATIONS)
     stager = Stager(table=place, planner=planner, today=lambda: today)
-    for each in messages(*tables):
-        stager.add(each)
+    for message in messages(*tables):
+        stager.add(message)
     return stager.finish()
 
 
@@ -177,8 +177,8 @@ def test_a_file_per_day_of_landing(lake: Any) -> None:
     place = lake.table(partition_by=["_ingest_date"])
     planner = Planner(fences={}, generations=GENERATIONS)
     stager = Stager(table=place, planner=planner, today=lambda: next(days))
-    for each in messages(*(table([n], ["x"]) for n in range(3))):
-        stager.add(each)
+    for message in messages(*(table([n], ["x"]) for n in range(3))):
+        stager.add(message)
     assert len(place.commit([stager.finish()]).files) == 2
     assert [row[1].day for row in read(lake, "n", "_ingest_date")] == [2, 2, 3]
 
@@ -370,7 +370,7 @@ def test_a_time_that_cannot_be_a_partitions_is_a_dead_letter(tmp_path: Path, by:
     letters = DirectoryLake(tmp_path / "dead")
     rules = Rules(dead_letters=DeadLetters(letters.table()))
     times = [0, 253_402_300_800_000_000]  # 10000-01-01
-    sent = [pa.table({"at": pa.array([each], pa.timestamp("us", "UTC"))}) for each in times]
+    sent = [pa.table({"at": pa.array([time], pa.timestamp("us", "UTC"))}) for time in times]
     result = put(IcebergLake(tmp_path / "lake"), *sent, rules=rules, partition_by=[by])
     assert (result.landed, result.dead_letters) == (Count(1, 1), 1)
 
@@ -544,7 +544,7 @@ def partitions(lake: IcebergLake) -> list[dict[str, Any]]:
 
 
 def times(unit: str, zone: str | None, *values: datetime.datetime) -> pa.Array:
-    return pa.array([each.replace(tzinfo=None) for each in values], pa.timestamp(unit)).cast(
+    return pa.array([value.replace(tzinfo=None) for value in values], pa.timestamp(unit)).cast(
         pa.timestamp(unit, zone)
     )
 
@@ -567,7 +567,7 @@ def test_times_are_partitioned_by_their_parts(
     split = pa.table({"n": [3, 4], "ts": times(unit, zone, second, first)})
     result = put(iceberg, whole, split, partition_by=[term])
     assert (result.rewritten, len(result.files)) == (1, 2)
-    assert [next(iter(each.values())) for each in partitions(iceberg)] == values
+    assert [next(iter(partition.values())) for partition in partitions(iceberg)] == values
     assert [row[0] for row in read_with_polars(iceberg, "n", "ts")] == [1, 2, 3, 4]
     late = f"ts >= '{second.isoformat()}{'+00:00' if zone else ''}'"
     assert iceberg.load().scan(row_filter=late).to_arrow()["n"].to_pylist() == [3]
@@ -577,7 +577,7 @@ def test_texts_and_numbers_are_truncated(iceberg: IcebergLake) -> None:
     by = ["truncate(2, c)", "truncate(10, n)"]
     result = put(iceberg, table([1, 9], ["ab", "abc"]), table([11], ["xyz"]), partition_by=by)
     assert (result.rewritten, len(result.files)) == (0, 2)
-    found = [tuple(each.values()) for each in partitions(iceberg)]
+    found = [tuple(partition.values()) for partition in partitions(iceberg)]
     assert found == [("ab", 0), ("xy", 10)]
 
 
@@ -644,7 +644,7 @@ def test_buckets_are_those_of_pyiceberg(iceberg: IcebergLake, by: str) -> None:
     rows = 0
     for task in loaded.scan().plan_files():
         found = pq.read_table(task.file.file_path.removeprefix("file://"))
-        assert {transform(each) for each in found[by].to_pylist()} == {task.file.partition[0]}
+        assert {transform(value) for value in found[by].to_pylist()} == {task.file.partition[0]}
         rows += found.num_rows
     assert rows == 82
     assert len(partitions(iceberg)) > 2

@@ -81,7 +81,7 @@ def test_files_that_are_merged(make: Callable[[int], Any]) -> None:
 def test_partitions(make: Callable[[int], Any]) -> None:
     def work(count: int) -> Callable[[], object]:
         table = make(count).table()
-        messages = [each for n in range(count) for each in segments([0], partition=n)]
+        messages = [segment for n in range(count) for segment in segments([0], partition=n)]
         return lambda: land(messages, table=table, generations=GENERATIONS)
 
     in_proportion(lake_package, work, MAX_OPEN)

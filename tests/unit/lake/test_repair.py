@@ -60,7 +60,7 @@ TABLES = [
 ROWS = pa.concat_tables(TABLES)
 
 
-@pytest.fixture(params=[each for each in targets() if each.values[0][0] is not DirectoryLake])
+@pytest.fixture(params=[target for target in targets() if target.values[0][0] is not DirectoryLake])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return lake_at(request, tmp_path / "lake")
 
@@ -118,7 +118,7 @@ def test_bounds_that_leave_out_a_nan_are_put_right_in_the_file_too(
 ) -> None:
     """Engines also pass over row groups by what the file says of them."""
     tables = [pa.table({"n": [1, 2], "x": [math.nan, 5.0], "s": [{"y": math.nan}, {"y": 1.0}]})]
-    messages = [segment(each, offset=n, number=n) for n, each in enumerate(tables)]
+    messages = [segment(table, offset=n, number=n) for n, table in enumerate(tables)]
     put(lake, messages, mode)
     earlier.undo()
     assert [set(each) >= {"s.y", "x"} for each in wrong(lake)] == [True]
@@ -308,7 +308,7 @@ def test_a_file_that_cannot_be_read_or_copied_is_left(
     monkeypatch.setattr(Stitcher, "append", refuses)
     result = repair(lake.table())
     assert result == RepairResult(files=4, repaired=1, left=2)
-    assert [each.partition(": ")[0] for each in sorted(result.reasons)] == [
+    assert [reason.partition(": ")[0] for reason in sorted(result.reasons)] == [
         "copied.parquet",
         "unreadable.parquet",
     ]
@@ -439,7 +439,7 @@ def test_files_of_other_programs_in_an_iceberg_table_are_not_looked_at(
     assert repair(lake.table()) == RepairResult(files=4, repaired=0, left=0)
     assert (wrong(lake), looked_at) == ([], [])
     assert lake.table().compact(1 << 20) == CompactResult(files_before=4, files=3)
-    found = [(each.kind, each.reason) for each in compared(lake, messages).findings]
+    found = [(finding.kind, finding.reason) for finding in compared(lake, messages).findings]
     assert ("not committed", "rows of no message: another program has written them") in found
     assert [kind for kind, _ in found] == ["not provable", "not committed"]
 

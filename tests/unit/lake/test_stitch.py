@@ -636,8 +636,8 @@ def files_of_known_writers(folder: Path) -> dict[str, bytes]:
         {"sorting_columns": [pq.SortingColumn(0)]},
         BLOOM_FILTER,
     ]
-    for number, each in enumerate(options):
-        files[f"pyarrow {number}"] = parquet(FLAT, **each)
+    for number, option in enumerate(options):
+        files[f"pyarrow {number}"] = parquet(FLAT, **option)
     files["stitched"] = stitched(parquet(NESTED), parquet(NESTED))
     pl.DataFrame({"n": [1, None], "l": [[1], []]}).write_parquet(folder / "polars")
     duckdb.sql(f"COPY (SELECT 1 AS n, [1, 2] AS l) TO '{folder / 'duckdb'}' (FORMAT parquet)")

@@ -152,7 +152,9 @@ def test_a_handler_that_sets_schemas_does_so_between_two_rows(
                     break
         producer.flush()
     assert errors == []
-    assert [value["n"] for value in reports] == [each for each in range(n + 1) for _ in range(100)]
+    assert [value["n"] for value in reports] == [
+        index for index in range(n + 1) for _ in range(100)
+    ]
 
 
 @NUMBERS
@@ -215,7 +217,7 @@ def test_a_handler_may_clear_the_row_that_is_produced(
         before = signal.signal(signal.SIGALRM, handler)
         try:
             for n in range(100):
-                many[:] = [number(DIGITS + each) for each in range(2_000)]
+                many[:] = [number(DIGITS + index) for index in range(2_000)]
                 row = {"n": n, "price": None, "more": many, "items": None}
                 signal.setitimer(signal.ITIMER_REAL, 0.0001)
                 call_in_c(producer.produce, iter([("money", row)]))

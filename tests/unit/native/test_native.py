@@ -201,7 +201,7 @@ def test_values_of_other_classes_begin_no_segment() -> None:
             producer.produce("t", {"n": n, "at": START}, key=data, headers=[(name, data)])
     headers = [dict(message.headers())["columnar.rows"] for message in kafka.messages("t")]
     assert headers == [b"6"]
-    assert [each.value()["n"] for each in kafka.records("t")] == [0, 0, 1, 1, 2, 2]
+    assert [record.value()["n"] for record in kafka.records("t")] == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_batch_that_begins_with_a_value_of_another_class_is_sent_in_time() -> None:
@@ -257,7 +257,7 @@ def test_ctrl_c_while_a_batch_is_opened_takes_no_record_with_it(
         for n in range(3, 6):
             producer.produce("t", {"n": n})
     assert len(interrupted) == 1
-    assert [each.value()["n"] for each in kafka.records("t")] == [0, 1, 3, 4, 5]
+    assert [record.value()["n"] for record in kafka.records("t")] == [0, 1, 3, 4, 5]
 
 
 def run(code: str, **variables: str) -> str:
@@ -509,7 +509,7 @@ def test_none_is_no_number(name: str) -> None:
         producer.produce("t", {"n": 0})  # after it the core takes records
         with pytest.raises(TypeError, match="'NoneType' object cannot be interpreted as an int"):
             producer.produce("t", {"n": 1}, **{name: None})  # type: ignore[arg-type]
-    assert [each.value() for each in kafka.records("t")] == [{"n": 0}]
+    assert [record.value() for record in kafka.records("t")] == [{"n": 0}]
 
 
 FORMAT = object()

@@ -107,7 +107,7 @@ def produced(schema: pa.Schema, rows: list[Any], **config: Any) -> list[tuple[He
             key = None if n % 3 else f"k{n}".encode()
             headers = [("h", None), ("é", b"%d" % n)] if n % 5 == 0 else None
             producer.produce("t", row, key=key, headers=headers, timestamp=1000 + n)
-    return [(each.headers(), each.value()) for each in kafka.messages("t", 0)]
+    return [(message.headers(), message.value()) for message in kafka.messages("t", 0)]
 
 
 # --- equal ----------------------------------------------------------------------------------------

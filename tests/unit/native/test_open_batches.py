@@ -104,7 +104,7 @@ def test_the_core_leaves_the_batches_of_a_topic_without_it_to_python() -> None:
             made.produce("t", {"n": n})
         made.produce("t", b"plain")
         made.produce("t", {"n": 4})
-    values = [each.value() for each in kafka.records("t")]
+    values = [record.value() for record in kafka.records("t")]
     assert values == [*({"n": n} for n in range(4)), b"plain", {"n": 4}]
-    sizes = [dict(each.headers() or ()).get("columnar.rows") for each in kafka.messages("t")]
+    sizes = [dict(message.headers() or ()).get("columnar.rows") for message in kafka.messages("t")]
     assert sizes == [b"3", b"1", None, b"1"]

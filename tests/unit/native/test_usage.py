@@ -60,10 +60,10 @@ def test_threads_lose_nothing(usage: Any) -> None:
     sys.setswitchinterval(1e-6)
     try:
         threads = [threading.Thread(target=change) for _ in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
         sys.setswitchinterval(interval)
     assert (usage.bytes, usage.encoded_bytes) == (240_000, 160_000)

@@ -290,7 +290,7 @@ def test_avro_has_the_columns_of_the_schema_and_bad_values_spoil_no_other() -> N
     assert table.schema == RecordSchema.parse(AVRO).arrow
     assert table["f"].to_pylist() == [0, 2, 4, 6]
     assert sorted(errors) == [1, 3, 5]
-    assert {each.partition(":")[0] for each in errors.values()} == {NOT_AVRO}
+    assert {error.partition(":")[0] for error in errors.values()} == {NOT_AVRO}
 
 
 @pytest.mark.usefixtures("fast")

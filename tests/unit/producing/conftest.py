@@ -9,7 +9,7 @@ from columnar_kafka import native
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test on both engines, or on the one that it names by `parametrize`."""
-    chosen = [each.args[0] for each in metafunc.definition.iter_markers("parametrize")]
+    chosen = [marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")]
     if "engine" not in chosen:
         engines = ["native", "pure"] if native.enabled else ["pure"]
         metafunc.parametrize("engine", engines, indirect=True)

@@ -308,7 +308,7 @@ def test_a_partition_that_does_not_exist_is_for_librdkafka_to_refuse(value: obje
     pipeline = Pipeline(partitions=4)
     pipeline.produce(value, partition=4)
     pipeline.flush()
-    assert [each.error for each in pipeline.reports] == [KafkaError._UNKNOWN_PARTITION]
+    assert [report.error for report in pipeline.reports] == [KafkaError._UNKNOWN_PARTITION]
     assert pipeline.queue.used_bytes == 0
 
 
@@ -382,7 +382,7 @@ def test_a_topic_is_missing_since_it_was_first_looked_for() -> None:
     assert pipeline.reports == []
     pipeline.run(30.5)
     pipeline.poll()
-    assert [each.error for each in pipeline.reports] == [KafkaError._UNKNOWN_TOPIC]
+    assert [report.error for report in pipeline.reports] == [KafkaError._UNKNOWN_TOPIC]
 
 
 def test_what_is_sealed_is_looked_at_at_once() -> None:
@@ -454,7 +454,7 @@ def test_what_waits_expires_alone_at_the_message_timeout() -> None:
     pipeline.run(10.0)
     pipeline.poll()
     timed_out = KafkaError._MSG_TIMED_OUT
-    found = [(each.tag, each.error, each.value, each.key) for each in pipeline.reports]
+    found = [(report.tag, report.error, report.value, report.key) for report in pipeline.reports]
     assert found == [(0, timed_out, {"n": 0}, None), ("p", timed_out, b"plain", b"k")]
     pipeline.run(15.0)
     pipeline.poll()

@@ -44,7 +44,7 @@ def arrow(
     )
     count = rows.columns.num_rows
     call = ArrowCall("t", count, report)
-    nbytes = sum(each.nbytes for each in rows)
+    nbytes = sum(row.nbytes for row in rows)
     arrow_batch = ArrowBatch(
         topic_format, partition, rows, call, pipeline.now, nbytes, pinned=partition >= 0
     )
@@ -79,17 +79,17 @@ def test_a_large_call_is_cut_into_segments_by_their_encoded_size() -> None:
     arrow(pipeline, given, report=reports)
     settle(pipeline)
     assert numbers(pipeline) == given
-    *sizes, _ = [len(each.value() or b"") for each in pipeline.kafka.messages("t")]
+    *sizes, _ = [len(message.value() or b"") for message in pipeline.kafka.messages("t")]
     assert max(sizes) < 30_000
     assert all(size > 10_000 for size in sizes[2:])  # the first ones tell how small rows become
-    assert [each[:3] for each in reports] == [(None, 50_000, 0)]
+    assert [report[:3] for report in reports] == [(None, 50_000, 0)]
 
 
 def test_no_segment_has_more_rows_than_it_may() -> None:
     pipeline = Pipeline(segment_rows=30)
     arrow(pipeline, range(100))
     settle(pipeline)
-    assert [len(each) for each in pipeline.segments()] == [30, 30, 30, 10]
+    assert [len(segment) for segment in pipeline.segments()] == [30, 30, 30, 10]
 
 
 def test_it_keeps_its_place_among_records_and_plain_messages() -> None:
@@ -116,11 +116,11 @@ def test_rows_go_to_their_keys_partitions_in_order(*, known: bool) -> None:
         pipeline.kafka.create_topic("t", 5)
         pipeline.now += 2
     settle(pipeline)
-    wanted: dict[int, list[int]] = {each: [] for each in range(5)}
+    wanted: dict[int, list[int]] = {index: [] for index in range(5)}
     for n, key in enumerate(keys):
         wanted[murmur2((key or "").encode(), 5)].append(n)
-    assert {each: numbers(pipeline, each) for each in range(5)} == wanted
-    assert [each[:3] for each in reports] == [(None, 500, 0)]
+    assert {index: numbers(pipeline, index) for index in range(5)} == wanted
+    assert [report[:3] for report in reports] == [(None, 500, 0)]
     found = {each.key for partition in range(5) for each in pipeline.sent(partition)}
     assert found == {None if key is None else key.encode() for key in keys}
 
@@ -129,7 +129,7 @@ def test_without_keys_a_call_keeps_to_one_partition() -> None:
     pipeline = Pipeline(partitions=5)
     arrow(pipeline, range(500))
     settle(pipeline)
-    assert sorted(len(numbers(pipeline, each)) for each in range(5)) == [0, 0, 0, 0, 500]
+    assert sorted(len(numbers(pipeline, index)) for index in range(5)) == [0, 0, 0, 0, 500]
 
 
 def test_the_report_tells_of_what_failed() -> None:
@@ -155,7 +155,7 @@ def test_a_record_too_large_alone_fails_alone() -> None:
     pipeline.queue.put(arrow_batch, table.nbytes, 0.0, 3, urgent=True)
     settle(pipeline)
     assert numbers(pipeline) == [1, 3]
-    assert [each[:3] for each in reports] == [(KafkaError.MSG_SIZE_TOO_LARGE, 3, 1)]
+    assert [report[:3] for report in reports] == [(KafkaError.MSG_SIZE_TOO_LARGE, 3, 1)]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -212,7 +212,7 @@ def test_what_compresses_to_nothing_is_cut_by_what_it_holds(
     pipeline = Pipeline(segment_rows=1 << 20)
     arrow(pipeline, [7] * 10_000)
     settle(pipeline)
-    assert {len(each) for each in pipeline.segments()} == {1000}
+    assert {len(segment) for segment in pipeline.segments()} == {1000}
 
 
 def test_rows_that_compress_to_nothing_are_sealed_by_what_they_hold(
@@ -222,6 +222,6 @@ def test_rows_that_compress_to_nothing_are_sealed_by_what_they_hold(
     pipeline = Pipeline()
     pipeline.numbers(*[7] * 500)
     pipeline.flush()
-    sizes = [len(each) for each in pipeline.segments()]
+    sizes = [len(segment) for segment in pipeline.segments()]
     assert len(sizes) > 5
     assert sum(sizes) == 500

@@ -68,4 +68,6 @@ def test_every_segment_is_within_the_limits(
         )
         for message in kafka.messages("t")
     ]
-    assert [n for each in segments for n in each.to_table()["n"].to_pylist()] == [*range(ROWS)]
+    assert [n for segment in segments for n in segment.to_table()["n"].to_pylist()] == [
+        *range(ROWS)
+    ]

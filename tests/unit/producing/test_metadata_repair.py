@@ -52,8 +52,10 @@ def test_a_lowered_limit_loses_nothing_and_keeps_the_order(told: bool) -> None:
     pipeline.kafka.create_topic("t", max_message_bytes=4000)
     settle(pipeline)
     assert arrived(pipeline) == list(range(1000))
-    assert [(each.tag, each.error) for each in pipeline.reports] == [(n, None) for n in range(1000)]
-    offsets = [each.offset for each in pipeline.reports]
+    assert [(report.tag, report.error) for report in pipeline.reports] == [
+        (n, None) for n in range(1000)
+    ]
+    offsets = [report.offset for report in pipeline.reports]
     assert offsets == sorted(set(offsets))
 
 
@@ -91,15 +93,15 @@ def test_a_refused_batch_is_tried_again_one_by_one_before_anything_else() -> Non
     for done in range(3):
         pipeline.run()
         assert len(pipeline.broker) == 1
-        assert [_numbers(each) for each in pipeline.segments()] == expected[:done]
+        assert [_numbers(segment) for segment in pipeline.segments()] == expected[:done]
         pipeline.broker.release(1)
         pipeline.acknowledge()
     pipeline.run()
     assert len(pipeline.broker) == 2
     pipeline.broker.release()
     settle(pipeline)
-    assert [_numbers(each) for each in pipeline.segments()] == expected
-    assert all(each.error is None for each in pipeline.reports)
+    assert [_numbers(segment) for segment in pipeline.segments()] == expected
+    assert all(report.error is None for report in pipeline.reports)
     assert len(pipeline.reports) == 9
 
 
@@ -114,7 +116,7 @@ def test_one_record_that_is_too_large_alone_fails_alone() -> None:
     produce(pipeline, range(5, 6), nbytes=9000)
     produce(pipeline, range(6, 10))
     settle(pipeline)
-    failed = [(each.tag, each.error) for each in pipeline.reports if each.error is not None]
+    failed = [(report.tag, report.error) for report in pipeline.reports if report.error is not None]
     assert failed == [(5, KafkaError.MSG_SIZE_TOO_LARGE)]
     assert arrived(pipeline) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert len(pipeline.reports) == 10
@@ -127,9 +129,9 @@ def test_a_plain_message_that_is_too_large_alone_fails_alone() -> None:
     produce(pipeline, range(10))
     settle(pipeline)
     assert arrived(pipeline) == list(range(10))
-    assert [(each.tag, each.error) for each in pipeline.reports if each.error is not None] == [
-        ("large", KafkaError.MSG_SIZE_TOO_LARGE)
-    ]
+    assert [
+        (report.tag, report.error) for report in pipeline.reports if report.error is not None
+    ] == [("large", KafkaError.MSG_SIZE_TOO_LARGE)]
 
 
 def test_in_a_transaction_nothing_is_sent_again() -> None:
@@ -138,7 +140,7 @@ def test_in_a_transaction_nothing_is_sent_again() -> None:
     produce(pipeline, range(20))
     settle(pipeline)
     assert arrived(pipeline) == list(range(10, 20))
-    assert [each.error for each in pipeline.reports] == [TOO_LARGE.code()] * 10 + [None] * 10
+    assert [report.error for report in pipeline.reports] == [TOO_LARGE.code()] * 10 + [None] * 10
     assert pipeline.delivery.failures == 10
 
 
@@ -152,7 +154,7 @@ def reject(pipeline: Pipeline, partitions: range, *, told: bool) -> None:
     pipeline.run()
     pipeline.acknowledge()
     pipeline.delivery.run()
-    assert {each.error for each in pipeline.reports} == {TOO_LARGE.code()}
+    assert {report.error for report in pipeline.reports} == {TOO_LARGE.code()}
     pipeline.reports.clear()
 
 
@@ -165,7 +167,7 @@ def test_an_aborted_transaction_leaves_what_it_has_learned_to_the_next(*, told: 
     produce(pipeline, range(100), partition=0)
     settle(pipeline)
     assert arrived(pipeline) == list(range(100))
-    assert {each.error for each in pipeline.reports} == {None}
+    assert {report.error for report in pipeline.reports} == {None}
 
 
 def test_what_one_partition_has_rejected_is_learned_before_another_sends() -> None:
@@ -174,7 +176,7 @@ def test_what_one_partition_has_rejected_is_learned_before_another_sends() -> No
     produce(pipeline, range(100), partition=0)
     settle(pipeline)
     assert arrived(pipeline) == list(range(100))
-    assert {each.error for each in pipeline.reports} == {None}
+    assert {report.error for report in pipeline.reports} == {None}
 
 
 def test_a_topic_is_asked_about_once_for_all_that_its_partitions_reject() -> None:
@@ -202,8 +204,8 @@ def test_a_purge_gives_up_what_came_back() -> None:
     pipeline.purge()
     settle(pipeline)
     assert arrived(pipeline) == []
-    assert sorted(each.tag for each in pipeline.reports) == list(range(25))
-    assert {each.error for each in pipeline.reports} == {KafkaError._PURGE_QUEUE}
+    assert sorted(report.tag for report in pipeline.reports) == list(range(25))
+    assert {report.error for report in pipeline.reports} == {KafkaError._PURGE_QUEUE}
 
 
 def test_what_came_back_may_time_out() -> None:
@@ -215,7 +217,7 @@ def test_what_came_back_may_time_out() -> None:
     pipeline.now = 50.0
     settle(pipeline)
     assert arrived(pipeline) == []
-    assert [each.error for each in pipeline.reports] == [KafkaError._MSG_TIMED_OUT] * 20
+    assert [report.error for report in pipeline.reports] == [KafkaError._MSG_TIMED_OUT] * 20
 
 
 def test_librdkafka_never_has_more_of_a_partition_than_one_batch_may_hold() -> None:

@@ -63,7 +63,7 @@ class World:
     def stored(self, partition: int) -> list[Any]:
         """The records of a partition, as a consumer would read them."""
         messages = self.kafka.messages("t", partition)
-        return [record for each in messages for record in records(each)]
+        return [record for message in messages for record in records(message)]
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_what_cannot_be_read_back_is_logged_after_the_step(
     pipeline.numbers(1, key=b"k")
     pipeline.flush()
     assert working == [False]
-    assert [each.error for each in pipeline.reports] == [GONE]
+    assert [report.error for report in pipeline.reports] == [GONE]
 
 
 def test_they_wait_for_the_topic_to_come_back() -> None:
@@ -241,7 +241,7 @@ def test_they_wait_for_the_topic_to_come_back() -> None:
     pipeline.kafka.create_topic("t", 1)
     pipeline.run(4.0)
     pipeline.flush()
-    assert [(each.tag, each.error) for each in pipeline.reports] == [(1, None), (2, None)]
+    assert [(report.tag, report.error) for report in pipeline.reports] == [(1, None), (2, None)]
     assert [each.value for each in pipeline.sent()] == [{"n": 1}, {"n": 2}]
     assert pipeline.queue.used_bytes == 0
 
@@ -254,7 +254,7 @@ def test_they_wait_as_long_as_others_of_a_topic_that_is_missing(timeout: float) 
         pipeline.run(float(second))
     pipeline.poll()
     expected = KafkaError._MSG_TIMED_OUT if timeout < 30 else KafkaError._UNKNOWN_TOPIC
-    assert [(each.tag, each.error) for each in pipeline.reports] == [(1, expected)]
+    assert [(report.tag, report.error) for report in pipeline.reports] == [(1, expected)]
     assert pipeline.queue.used_bytes == 0
 
 
@@ -263,7 +263,7 @@ def test_purge_reports_them() -> None:
     pipeline.purge()
     pipeline.poll()
     purged = KafkaError._PURGE_QUEUE
-    assert [(each.tag, each.error) for each in pipeline.reports] == [(1, purged)]
+    assert [(report.tag, report.error) for report in pipeline.reports] == [(1, purged)]
     assert pipeline.queue.used_bytes == 0
 
 
@@ -276,5 +276,7 @@ def test_where_metadata_and_refusals_disagree_it_asks_once_a_second() -> None:
     for tenth in range(1, 100):
         pipeline.run(tenth / 10)
     pipeline.poll()
-    assert [(each.tag, each.error) for each in pipeline.reports] == [(1, KafkaError._MSG_TIMED_OUT)]
+    assert [(report.tag, report.error) for report in pipeline.reports] == [
+        (1, KafkaError._MSG_TIMED_OUT)
+    ]
     assert 50 - len(pipeline.kafka.faults) <= 11

@@ -39,7 +39,7 @@ def make(kafka: FakeKafka, **config: Any) -> Any:
 
 
 def values(kafka: FakeKafka) -> list[Any]:
-    return [each.value() for each in kafka.records("t")]
+    return [record.value() for record in kafka.records("t")]
 
 
 # --- a schema that grows ------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_the_memory_bound_holds_for_arrow_data(kafka: FakeKafka) -> None:
         producer.produce_arrow("t", large, partition=0)
     kafka.release()
     assert producer.flush(20) == 0
-    assert [each["n"] for each in values(kafka)] == list(range(50_000))
+    assert [value["n"] for value in values(kafka)] == list(range(50_000))
 
 
 def test_outside_a_transaction_arrow_data_is_refused_as_records_are(kafka: FakeKafka) -> None:

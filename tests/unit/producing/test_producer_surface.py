@@ -343,7 +343,7 @@ def test_produce_batch_says_which_were_not_taken(kafka: MemoryKafka, make: Any) 
         {"value": row(3)},
     ]
     assert producer.produce_batch("t", messages) == 2
-    codes = [each["_error"].code() if "_error" in each else None for each in messages]
+    codes = [message["_error"].code() if "_error" in message else None for message in messages]
     assert codes == [None, KafkaError._VALUE_SERIALIZATION, None, KafkaError._QUEUE_FULL]
     producer.flush(60)
     first = sent(kafka)[0]
@@ -598,5 +598,5 @@ def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, m
     tags = [[random.Random(n).randbytes(50).hex()] for n in range(400)]
     producer.produce_arrow("t", pa.table({"n": range(400), "tags": tags}))
     assert producer.flush(60) == 0
-    assert max(len(each.value() or b"") for each in kafka.messages("t")) <= 16_384
+    assert max(len(message.value() or b"") for message in kafka.messages("t")) <= 16_384
     assert [each.value["n"] for each in sent(kafka)] == list(range(400))

@@ -276,7 +276,7 @@ def test_a_batch_that_opens_wakes_a_sender_that_would_look_later() -> None:
     topic.queue.sleep(0.0, 10.0)
     assert [topic.accept(9.5), topic.accept(9.25, 1), topic.accept(9.0, 1)] == [False, True, False]
     assert topic.queue.sleep(0.0, 10.0) == 9.75
-    assert [(each.partition, each.rows) for each in batches(topic.queue)] == [(0, 1), (1, 2)]
+    assert [(batch.partition, batch.rows) for batch in batches(topic.queue)] == [(0, 1), (1, 2)]
 
 
 def batches(queue: RecordQueue) -> list[Any]:
@@ -339,10 +339,10 @@ def test_threads_do_not_lose_each_others_counts() -> None:
             queue.release_records(held(4, 1))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert repr(queue) == "<RecordQueue 0/1099511627776 bytes, 0 records>"
     assert len(queue.drain()) == 8000
 

@@ -96,7 +96,7 @@ def test_segments_ids_are_the_producers_and_count() -> None:
     pipeline.numbers(1, 2)
     pipeline.flush()
     first, second = (
-        parse_headers(each.headers())[0].segment for each in pipeline.kafka.messages("t")
+        parse_headers(message.headers())[0].segment for message in pipeline.kafka.messages("t")
     )
     producer = first.partition("-")[0]
     assert (first, second) == (f"{producer}-0", f"{producer}-1")
@@ -421,8 +421,8 @@ def test_chunks_that_cannot_be_joined_become_segments_of_their_own(
     assert pipeline.segments() == [rows(*numbers[:CHUNK_ROWS]), rows(*numbers[CHUNK_ROWS:])]
     assert outcomes(pipeline) == [(n, None) for n in numbers]
     assert nothing_is_left(pipeline)
-    assert [each.levelno for each in caplog.records] == logged
-    assert all(each.exc_info[1] is error for each in caplog.records)
+    assert [record.levelno for record in caplog.records] == logged
+    assert all(record.exc_info[1] is error for record in caplog.records)
 
 
 def test_a_header_that_is_no_text_does_not_take_its_chunk_along() -> None:

@@ -100,8 +100,8 @@ def test_a_batchs_reports_speak_positions(cluster: Cluster, make: Any, name: str
     messages: list[dict[str, Any]] = [{"value": b"x"} for _ in range(3)]
     given = {name: reporter(seen)} if name in {"callback", "on_delivery"} else {}
     if name == "its own":
-        messages = [{**each, "callback": reporter(seen)} for each in messages]
-    copies = [dict(each) for each in messages]
+        messages = [{**message, "callback": reporter(seen)} for message in messages]
+    copies = [dict(message) for message in messages]
     assert producer.produce_batch(cluster.topic(), messages, **given) == 3
     assert messages == copies
     assert producer.flush(20) == 0
@@ -242,7 +242,7 @@ def test_what_an_asyncio_producers_future_brings_speaks_positions(cluster: Clust
             futures = [
                 await producer.produce(topic, b"x", on_delivery=reporter(seen)) for _ in range(3)
             ]
-            return [await each for each in futures]
+            return [await future for future in futures]
 
     found = asyncio.run(main())
     assert [each.offset() for each in found] == offsets(seen) == POSITIONS

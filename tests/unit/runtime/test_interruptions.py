@@ -69,7 +69,7 @@ def test_several_of_a_handler_reach_the_caller(
     assert first is not None
     with pytest.raises(ValueError, match="2") as found:
         repeat(first, raising(*others))
-    assert [each for each in contexts(found.value) if each in handlers] == handlers[::-1]
+    assert [context for context in contexts(found.value) if context in handlers] == handlers[::-1]
 
 
 def test_what_a_handler_has_interrupted_stays_its_context() -> None:

@@ -196,12 +196,12 @@ def test_producers_may_be_made_while_all_are_flushed(
 ) -> None:
     owners = [Making(1) for _ in range(3)]
     monkeypatch.setattr(lifecycle, "LIVE", type(lifecycle.LIVE)(dict.fromkeys(owners)))
-    monkeypatch.setattr(lifecycle, "_clients", {each: each for each in owners})
-    for each in owners:
-        each.made = []
+    monkeypatch.setattr(lifecycle, "_clients", {owner: owner for owner in owners})
+    for owner in owners:
+        owner.made = []
     lifecycle.flush_all()
-    assert [len(each) for each in owners] == [0, 0, 0]
-    assert all(each.made for each in owners)
+    assert [len(owner) for owner in owners] == [0, 0, 0]
+    assert all(owner.made for owner in owners)
     assert "2 more delivery reports failed at exit" in caplog.messages
 
 

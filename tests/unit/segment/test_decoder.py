@@ -138,7 +138,7 @@ def test_records_come_with_their_key_time_and_headers() -> None:
 @pytest.mark.parametrize("start", [0, 1, 2, 3, 4])
 def test_records_from_a_row_on(start: int) -> None:
     segment = received(*numbers())
-    assert [(each.row, each.value["n"]) for each in segment.records(start)] == [
+    assert [(record.row, record.value["n"]) for record in segment.records(start)] == [
         (row, 10 + row) for row in range(start, 3)
     ]
 
@@ -147,13 +147,13 @@ def test_records_of_many_slices_keep_their_numbers() -> None:
     """More rows than are turned into objects at once, begun in the middle of a slice."""
     rows = 5000
     segment = received(*build(pa.table({"n": range(rows)}), keys=[b"%d" % i for i in range(rows)]))
-    found = [(each.row, each.value["n"], each.key) for each in segment.records(1500)]
+    found = [(record.row, record.value["n"], record.key) for record in segment.records(1500)]
     assert found == [(i, i, b"%d" % i) for i in range(1500, rows)]
 
 
 def test_without_members_a_record_has_the_segments_time_and_nothing_else() -> None:
     segment = received(*build(NUMBERS, members=(), times=[7, -8, 9]))
-    assert [each[2:] for each in segment.records()] == [(None, 9, None)] * 3
+    assert [record[2:] for record in segment.records()] == [(None, 9, None)] * 3
     assert segment.schema.names == ["n", "s"]
 
 
@@ -168,11 +168,11 @@ def test_every_choice_of_members_is_read(members: tuple[str, ...]) -> None:
         headers=[[("h", b"1")]] * 3,
         times=[7, 8, 9],
     )
-    for row, each in enumerate(received(header, value).records()):
-        assert each.value["n"] == 10 + row
-        assert each.key == (b"k" if "key" in members else None)
-        assert each.headers == ([("h", b"1")] if "headers" in members else None)
-        assert each.timestamp == (7 + row if "timestamp" in members else 9)
+    for row, record in enumerate(received(header, value).records()):
+        assert record.value["n"] == 10 + row
+        assert record.key == (b"k" if "key" in members else None)
+        assert record.headers == ([("h", b"1")] if "headers" in members else None)
+        assert record.timestamp == (7 + row if "timestamp" in members else 9)
 
 
 def test_a_table_has_all_columns_and_rows() -> None:
@@ -199,7 +199,7 @@ def test_a_file_of_several_row_groups_is_one_segment() -> None:
         writer.write_table(table, row_group_size=3)
         writer.add_key_value_metadata(header.footer())
     segment = received(header, out.getvalue())
-    assert [each.value["n"] for each in segment.records(2)] == list(range(2, 10))
+    assert [record.value["n"] for record in segment.records(2)] == list(range(2, 10))
 
 
 def test_text_that_repeats_is_one_object_for_many_records() -> None:
@@ -228,7 +228,7 @@ def test_text_that_repeats_is_one_object_for_many_records() -> None:
     table = pa.concat_tables(tables)
     header = header_of(table)
     value = parquet(table, header.footer(), row_group_size=6000)
-    values = [each.value for each in received(header, value).records(1)]
+    values = [record.value for record in received(header, value).records(1)]
     assert [each["unique"] for each in values] == (unique * 2)[1:]
     texts = [text for group in groups for text in group][1:]
     assert [each["repeats"] for each in values] == texts
@@ -285,7 +285,7 @@ def test_required_values_under_a_null_are_read(kind: str, repeats: bool) -> None
     column = pa.array([value, None] * 100, arrow)
     table = pa.table({"t": text, "c": column})
     segment = received(*build(table))
-    assert [each.value for each in segment.records()] == [
+    assert [record.value for record in segment.records()] == [
         {"t": text[row].as_py(), "c": None if row % 2 else value} for row in range(200)
     ]
     found = segment.to_table()

@@ -119,7 +119,7 @@ def test_columns_come_back_as_they_are_decoded_here(decoder: IsolatedDecoder) ->
     assert found.schema.equals(TABLE.schema)
     assert found.to_table().equals(TABLE)
     assert found.to_table(["s", "n"]).equals(TABLE.select(["s", "n"]))
-    assert [each.value["n"] for each in found.records(4000)] == list(range(4000, 5000))
+    assert [record.value["n"] for record in found.records(4000)] == list(range(4000, 5000))
 
 
 def test_one_child_serves_all_segments(decoder: IsolatedDecoder) -> None:

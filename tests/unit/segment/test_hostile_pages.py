@@ -335,7 +335,7 @@ def test_other_writers_pages_are_read(compression: str, version: str) -> None:
     table = pa.table(
         {
             "n": range(3000),
-            "s": [f"value {each}" for each in range(3000)],
+            "s": [f"value {index}" for index in range(3000)],
             "l": [["a", None], None, []] * 1000,
         }
     )
@@ -552,7 +552,7 @@ def test_an_arrow_schema_is_found_among_fields_that_parquet_does_not_know() -> N
     """A writer of the future may describe each entry, with the key's name in its own words."""
     footer = File.load(sent(pa.table({"n": [1]})).value).footer
     pairs = field(footer, 5)[2][1]
-    [arrow] = [each for each in pairs if field(each, 1)[2] == b"ARROW:schema"]
+    [arrow] = [pair for pair in pairs if field(pair, 1)[2] == b"ARROW:schema"]
     described = [[1, BINARY, b"k"], [2, BINARY, b"v"], [9, BINARY, b"not the ARROW:schema"]]
     pairs.insert(0, described)
     arrow.append([9, STRUCT, described])

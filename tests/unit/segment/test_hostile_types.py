@@ -67,9 +67,9 @@ def consumer(case: Sent) -> Any:
 def consumed(case: Sent) -> list[Any]:
     with closing(consumer(case)) as reading:
         messages = reading.consume(2, 0)
-    for error in filter(None, (each.error() for each in messages)):
+    for error in filter(None, (message.error() for message in messages)):
         raise SegmentError(error.str())
-    return [each.value()["x"] for each in messages]
+    return [message.value()["x"] for message in messages]
 
 
 def consumed_columns(case: Sent, **options: Any) -> list[Any]:
@@ -96,7 +96,7 @@ def landed(case: Sent) -> list[Any]:
 READERS: Final[list[Callable[[Sent], list[Any]]]] = [
     lambda case: to_pylist(segment(case).to_table()["x"]),
     lambda case: to_pylist(segment(case).to_table(["x"])["x"]),
-    lambda case: [each.value["x"] for each in segment(case).records()],
+    lambda case: [record.value["x"] for record in segment(case).records()],
     consumed,
     consumed_columns,
     lambda case: consumed_columns(case, filter=pc.scalar(value=True)),

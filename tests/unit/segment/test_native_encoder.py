@@ -193,8 +193,8 @@ def fields(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, bool, st.Searc
         values = pairs.map(lambda pairs: list(dict(pairs).items()))
     else:
         members = draw(st.lists(fields(depth - 1), min_size=1, max_size=3))
-        arrow = pa.struct([pa.field(f"m{i}", *each[:2]) for i, each in enumerate(members)])
-        values = st.fixed_dictionaries({f"m{i}": each[2] for i, each in enumerate(members)})
+        arrow = pa.struct([pa.field(f"m{i}", *member[:2]) for i, member in enumerate(members)])
+        values = st.fixed_dictionaries({f"m{i}": member[2] for i, member in enumerate(members)})
     return arrow, nullable, st.none() | values if nullable else values
 
 
@@ -225,7 +225,7 @@ def test_every_compression_is_read_back(compression: str) -> None:
 
 @pytest.mark.parametrize(
     ("arrow", "rows"),
-    [*((each, 600) for each in LEAVES), *((pa.int64(), rows) for rows in (1, 7, 8))],
+    [*((leaf, 600) for leaf in LEAVES), *((pa.int64(), rows) for rows in (1, 7, 8))],
     ids=str,
 )
 def test_columns_without_a_value_are_read_back(arrow: pa.DataType, rows: int) -> None:

@@ -67,7 +67,7 @@ def allowed(name: str, text: str) -> bool:
 
 def test_the_headers_are_those_that_are_written() -> None:
     assert list(good()) == [
-        *(name for name, each in HEADERS.items() if each["in_footer"] and each["required"]),
+        *(name for name, header in HEADERS.items() if header["in_footer"] and header["required"]),
         "columnar.schema.id",
         "columnar.crc32",
     ]
@@ -75,7 +75,7 @@ def test_the_headers_are_those_that_are_written() -> None:
 
 
 def test_the_footer_has_those_that_are_said_to_be_in_it() -> None:
-    assert set(GOOD.footer()) == {name for name, each in HEADERS.items() if each["in_footer"]}
+    assert set(GOOD.footer()) == {name for name, header in HEADERS.items() if header["in_footer"]}
 
 
 @pytest.mark.parametrize("name", HEADERS)
@@ -154,7 +154,7 @@ def test_the_pages_limits_are_those_of_the_data(limit: str, said: str) -> None:
 
 def test_the_pages_optional_headers_are_those_of_the_data() -> None:
     named = re.findall(r"^\| `(.*?)` \| \w+ \| `.*?` \| optional:", PAGE, re.MULTILINE)
-    assert named == [name for name, each in HEADERS.items() if not each["required"]]
+    assert named == [name for name, header in HEADERS.items() if not header["required"]]
 
 
 def test_the_compressions_are_those_that_can_be_configured() -> None:
@@ -181,7 +181,7 @@ def test_a_member_of_the_kafka_column_has_these_fields(member: str) -> None:
 
 def test_all_members_stand_in_the_order_of_the_data() -> None:
     column = KafkaColumn(METADATA_MEMBERS).field
-    expected = [each["name"] for fields in MEMBERS.values() for each in fields]
+    expected = [field["name"] for fields in MEMBERS.values() for field in fields]
     assert [each.name for each in column.type] == expected
 
 
@@ -202,9 +202,9 @@ def test_the_pages_table_of_the_kafka_column_is_the_data() -> None:
     rows = re.findall(r"^\| (`\w+`)? ?\| `(\w+)` \| (.+?) \| (yes|no) \|", PAGE, flags=re.MULTILINE)
     nulls = [(name, null) for _, name, _, null in rows]
     assert nulls == [
-        (each["name"], "yes" if each["nullable"] else "no")
+        (field["name"], "yes" if field["nullable"] else "no")
         for fields in MEMBERS.values()
-        for each in fields
+        for field in fields
     ]
     assert [member.strip("`") for member, *_ in rows if member] == list(MEMBERS)
 

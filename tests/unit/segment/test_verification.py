@@ -42,11 +42,11 @@ def refused(how: Any) -> list[str]:
 def _forgotten() -> Iterator[None]:
     """Each test has decoders of its own."""
     caches = verification.arrow_decoder, decoder.decoder_with
-    for each in caches:
-        each.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
     yield
-    for each in caches:
-        each.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def pure(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("how", verification.VERIFICATIONS)
 @pytest.mark.usefixtures("inline")
 def test_good_segments_pass(how: Any) -> None:
-    assert all(verify(each, how) for each in originals().values())
+    assert all(verify(original, how) for original in originals().values())
 
 
 @pytest.mark.parametrize("how", verification.VERIFICATIONS)
 @pytest.mark.usefixtures("pure")
 def test_good_segments_pass_without_the_core(how: Any) -> None:
-    assert all(verify(each, how) for each in originals().values())
+    assert all(verify(original, how) for original in originals().values())
 
 
 @pytest.mark.usefixtures("inline")

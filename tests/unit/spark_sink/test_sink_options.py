@@ -143,7 +143,7 @@ def test_another_output_mode_than_append_is_refused() -> None:
     + [(RANGE, each) for each in RANGE if each not in ("start", "end")],
 )
 def test_a_column_that_is_missing_is_named(names: tuple[str, ...], missing: str) -> None:
-    schema = columns(*(each for each in names if each != missing))
+    schema = columns(*(name for name in names if name != missing))
     with pytest.raises(ConfigError, match=f"column {missing!r} of the Kafka source is missing"):
         spark_sink.LakeSink({"path": "/lake"}).streamWriter(schema, overwrite=False)
 
@@ -160,8 +160,8 @@ def test_a_column_that_is_missing_is_named(names: tuple[str, ...], missing: str)
 def test_a_column_of_another_type_is_named(names: tuple[str, ...], other: str, type_: str) -> None:
     schema = StructType(
         [
-            StructField(other, StringType()) if each.name == other else each
-            for each in columns(*names)
+            StructField(other, StringType()) if column.name == other else column
+            for column in columns(*names)
         ]
     )
     message = re.escape(f"column {other!r} is string; in the Kafka source it is {type_}")

@@ -66,14 +66,17 @@ def rows_of(messages: list[SourceMessage]) -> pa.RecordBatch:
     """Messages as rows of Spark's Kafka source."""
     headers = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
     columns = {
-        "key": pa.array([each.key for each in messages], pa.binary()),
-        "value": pa.array([each.value for each in messages], pa.binary()),
-        "topic": pa.array([each.topic for each in messages]),
-        "partition": pa.array([each.partition for each in messages], pa.int32()),
-        "offset": pa.array([each.offset for each in messages], pa.int64()),
+        "key": pa.array([message.key for message in messages], pa.binary()),
+        "value": pa.array([message.value for message in messages], pa.binary()),
+        "topic": pa.array([message.topic for message in messages]),
+        "partition": pa.array([message.partition for message in messages], pa.int32()),
+        "offset": pa.array([message.offset for message in messages], pa.int64()),
         "timestamp": pa.array([1_234_567] * len(messages), pa.timestamp("us", "UTC")),
         "headers": pa.array(
-            [[{"key": key, "value": value} for key, value in each.headers] for each in messages],
+            [
+                [{"key": key, "value": value} for key, value in message.headers]
+                for message in messages
+            ],
             headers,
         ),
     }

@@ -64,7 +64,7 @@ def send(producer: MemoryProducer, acks: Acknowledgements, value: Any = b"v", **
 
 
 def values(kafka: MemoryKafka, partition: int = 0) -> list[bytes | None]:
-    return [each.value() for each in kafka.messages("t", partition)]
+    return [message.value() for message in kafka.messages("t", partition)]
 
 
 def test_its_clients_are_what_the_pipeline_wants(kafka: MemoryKafka) -> None:
@@ -512,7 +512,7 @@ def test_commits_keep_their_metadata_and_are_the_groups(
     found = [(each.offset, each.metadata) for each in consumer.committed(asked, 1)]
     assert found == [(-1001, None), (4, "1:3:p-0")]
     others = MemoryConsumer(kafka, "other").committed(asked, 1)
-    assert [each.offset for each in others] == [-1001, -1001]
+    assert [other.offset for other in others] == [-1001, -1001]
 
 
 def test_an_asynchronous_commit_returns_nothing(consumer: MemoryConsumer) -> None:

@@ -91,7 +91,7 @@ class Cluster:
         """Wait until no transaction is open: Kafka answers a commit before it writes the marker."""
         readers = [self.consumer(isolation__level=f"read_{how}committed") for how in ("", "un")]
         at = TopicPartition(topic, 0)
-        eventually(lambda: len({each.get_watermark_offsets(at, 20) for each in readers}) == 1)
+        eventually(lambda: len({reader.get_watermark_offsets(at, 20) for reader in readers}) == 1)
 
     def all_of(self, topic: str, **config: Any) -> list[Any]:
         """All values that a new consumer finds in partition 0, up to its end."""
@@ -129,8 +129,8 @@ def settle(*consumers: Any, until: Callable[[], bool]) -> None:
     """Poll in turns until something is so."""
 
     def happened() -> bool:
-        for each in consumers:
-            assert each.poll(0.05) is None
+        for consumer in consumers:
+            assert consumer.poll(0.05) is None
         return until()
 
     assert until() or eventually(happened, seconds=60)
@@ -235,7 +235,7 @@ def test_an_open_transaction_is_where_read_committed_ends(cluster: Cluster) -> N
     consumer.assign([TopicPartition(topic, 0, 0)])
     messages = until_end(consumer)
     # The end of the transaction takes an offset, and is passed.
-    assert [each.offset() for each in messages] == [0, 1, 2, 4]
+    assert [message.offset() for message in messages] == [0, 1, 2, 4]
     # librdkafka up to 2.13.0 goes one too far after the event at the end (its issue 4844).
     is_real = not isinstance(consumer, ClientOnMemory)
     is_off = is_real and confluent_kafka.libversion()[1] < 0x020D0200
@@ -370,8 +370,8 @@ def test_on_assign_may_choose_where_to_begin(cluster: Cluster) -> None:
     consumer = cluster.consumer()
 
     def begin(client: Any, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            each.offset = 2
+        for partition in partitions:
+            partition.offset = 2
         client.assign(partitions)
 
     consumer.subscribe([topic], on_assign=begin)
@@ -639,7 +639,7 @@ def filled(fake: FakeKafka, *numbers: int, topic: str = "t", **place: Any) -> li
 
 
 def numbers(fake: FakeKafka, **chosen: Any) -> list[Any]:
-    return [each.value()["n"] for each in fake.records("t", **chosen)]
+    return [record.value()["n"] for record in fake.records("t", **chosen)]
 
 
 def test_its_classes_are_this_packages_bound_to_one_cluster(fake: FakeKafka) -> None:
@@ -717,7 +717,7 @@ def test_records_come_in_the_order_of_their_arrival(fake: FakeKafka) -> None:
         filled(fake, 2 * n, 2 * n + 1, partition=partition)
     assert numbers(fake) == [0, 1, 2, 3, 4, 5]
     assert numbers(fake, partition=1) == [0, 1, 4, 5]
-    assert [each.offset() for each in fake.records("t", 0)] == [pack(0, 0, 2), pack(0, 1, 2)]
+    assert [record.offset() for record in fake.records("t", 0)] == [pack(0, 0, 2), pack(0, 1, 2)]
 
 
 def test_records_leave_out_what_is_not_committed(fake: FakeKafka) -> None:
@@ -753,7 +753,7 @@ def test_records_without_a_key_take_partitions_in_turns(fake: FakeKafka) -> None
     with fake.Producer({}) as producer:
         for n in range(4):
             producer.produce("t", b"%d" % n)
-    assert [each.partition() for each in fake.records("t")] == [0, 1, 0, 1]
+    assert [record.partition() for record in fake.records("t")] == [0, 1, 0, 1]
 
 
 def test_topics_are_created_when_produced_to_as_brokers_do(fake: FakeKafka) -> None:
@@ -839,7 +839,7 @@ def test_a_failed_record_makes_its_transaction_abort(fake: FakeKafka) -> None:
         producer.begin_transaction()
         producer.produce("t", b"works")
         producer.commit_transaction()
-    assert [each.value() for each in fake.records("t")] == [b"works"]
+    assert [record.value() for record in fake.records("t")] == [b"works"]
 
 
 def test_an_expelled_member_loses_its_partitions_and_joins_again(
@@ -869,7 +869,7 @@ def test_an_expelled_member_loses_its_partitions_and_joins_again(
         assert code(raised) == KafkaError.UNKNOWN_MEMBER_ID
         assert raised.value.args[0].txn_requires_abort()
     # What was held is gone; nothing was committed, so both come again.
-    assert [each.value()["n"] for each in consumer.consume(2, 30)] == [1, 2]
+    assert [message.value()["n"] for message in consumer.consume(2, 30)] == [1, 2]
     assert calls == ["assign", "lost", "assign"]
 
 
@@ -924,8 +924,8 @@ def test_the_pages_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     page = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", page)
     exec(compile("".join(blocks), PAGE.name, "exec"), page.__dict__)
-    tests = [each for name, each in vars(page).items() if name.startswith("test_")]
+    tests = [var for name, var in vars(page).items() if name.startswith("test_")]
     assert len(tests) == 3
-    for each in tests:
+    for test in tests:
         with pytest.MonkeyPatch.context() as patch:
-            each(*[patch] * each.__code__.co_argcount)
+            test(*[patch] * test.__code__.co_argcount)

@@ -186,7 +186,7 @@ class DeltaLog:
             return None
         try:
             return [
-                _action(each) for each in lines if each.strip() and not each.startswith(_OF_FILES)
+                _action(line) for line in lines if line.strip() and not line.startswith(_OF_FILES)
             ]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LakeError(f"{path} is not a commit of Delta: {error!r}") from error

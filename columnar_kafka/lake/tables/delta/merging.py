@@ -62,7 +62,7 @@ class LoggedFile(NamedTuple):
         structs = [self.least, self.most] if len(column) > 1 else []
         return self.has_bounds and (
             _stated(self.nulls, (top,)) is None
-            or any(each is not None and each.get(top, top) is None for each in structs)
+            or any(struct is not None and struct.get(top, top) is None for struct in structs)
         )
 
     def may_hide(self, column: Path) -> bool:
@@ -137,7 +137,7 @@ def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -
             None if footer.is_encrypted else metadata.row_group(n).column(number).statistics
             for n in range(metadata.num_row_groups)
         ]
-        filled = [each for each in groups if each is None or each.num_values]
+        filled = [group for group in groups if group is None or group.num_values]
         for bounds, is_upper in ((file.least, False), (file.most, True)):
             if bounds is None or has_no_bounds(arrow):
                 continue

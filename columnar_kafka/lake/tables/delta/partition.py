@@ -97,13 +97,13 @@ def new_columns(texts: Iterable[str]) -> tuple[str, ...]:
         LakeError: one is a transform.
     """
     terms = parse_terms(texts)
-    for each in terms:
-        if each.transform != "identity":
+    for term in terms:
+        if term.transform != "identity":
             raise LakeError(
-                f"partition {each.transform}({each.column}): a Delta table is partitioned by "
+                f"partition {term.transform}({term.column}): a Delta table is partitioned by "
                 "columns only"
             )
-    return tuple(each.column for each in terms)
+    return tuple(term.column for term in terms)
 
 
 def columns(

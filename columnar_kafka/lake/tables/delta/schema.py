@@ -89,21 +89,21 @@ def delta_schema(schema: pa.Schema) -> JsonObject:
 def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
     found: list[JsonObject] = []
     names: set[str] = set()
-    for each in fields:
-        place = f"{path}.{each.name}" if path else each.name
-        if _BAD_NAME.search(each.name) or not each.name:
+    for field in fields:
+        place = f"{path}.{field.name}" if path else field.name
+        if _BAD_NAME.search(field.name) or not field.name:
             raise LakeError(
                 f"column {place!r}: Delta column names must not be empty, nor contain a space, a "
                 "tab, a newline or any of , ; { } ( ) ="
             )
-        if each.name.lower() in names:
+        if field.name.lower() in names:
             raise LakeError(f"column {place!r}: {_CASE}")
-        names.add(each.name.lower())
+        names.add(field.name.lower())
         found.append(
             {
-                "name": each.name,
-                "type": _type(each.type, place),
-                "nullable": each.nullable,
+                "name": field.name,
+                "type": _type(field.type, place),
+                "nullable": field.nullable,
                 "metadata": {},
             }
         )
@@ -192,8 +192,10 @@ def widened(fields: Iterable[pa.Field], table: JsonObject) -> list[pa.Field]:
     """Return columns with the types that a table has for them, where those are wider."""
     columns = {each["name"]: each["type"] for each in table["fields"]}
     return [
-        each.with_type(_widened(each.type, columns[each.name])) if each.name in columns else each
-        for each in fields
+        field.with_type(_widened(field.type, columns[field.name]))
+        if field.name in columns
+        else field
+        for field in fields
     ]
 
 
@@ -220,7 +222,7 @@ def _wider(arrow: pa.DataType, table: str) -> pa.DataType:
     name = _primitive(arrow)
     for names in _WIDER:
         if name in names and table in names and names.index(table) > names.index(name):
-            return next(each for each, found in _NAMES.items() if found == table)
+            return next(key for key, found in _NAMES.items() if found == table)
     if (
         pa.types.is_decimal128(arrow)
         and (match := _DECIMAL.fullmatch(table))

@@ -80,8 +80,8 @@ def setting(properties: Mapping[str, str], name: str, default: int, *, least: in
 
 def _table_leaves(fields: Iterable[JsonObject], path: Path) -> Iterator[Path]:
     """Yield the path of each column that is no struct; lists and maps are one, as Delta counts."""
-    for each in fields:
-        kind, inner = each["type"], (*path, each["name"])
+    for field in fields:
+        kind, inner = field["type"], (*path, field["name"])
         if isinstance(kind, dict) and kind["type"] == "struct":
             yield from _table_leaves(kind["fields"], inner)
         else:
@@ -96,7 +96,7 @@ def _parsed(names: str) -> list[Path]:
             paths.append([])
         elif name := quoted.replace("``", "`") or plain.strip():
             paths[-1].append(name)
-    return [tuple(each) for each in paths if each]
+    return [tuple(path) for path in paths if path]
 
 
 # --- what is stated -------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
         groups = [
             footer.row_group(n).column(number).statistics for n in range(footer.num_row_groups)
         ]
-        if all(each is not None and each.has_null_count for each in groups):
-            _put(nulls, path, sum(each.null_count for each in groups))
+        if all(group is not None and group.has_null_count for group in groups):
+            _put(nulls, path, sum(group.null_count for group in groups))
         else:
             groups = [None]  # beside a bound, readers would take it that there are no nulls
         least = _with_bound(least, path, arrow, groups, is_upper=False)
@@ -155,11 +155,11 @@ def _has_nan(values: Any) -> bool:
 def _stated_tree(values: Mapping[str, Any], *, is_upper: bool) -> dict[str, Any]:
     """Return bounds as JSON has them; those that there are none of are left out."""
     return {
-        name: _stated_tree(each, is_upper=is_upper)
-        if isinstance(each, dict)
-        else _stated(each, is_upper=is_upper)
-        for name, each in values.items()
-        if each is not None
+        name: _stated_tree(value, is_upper=is_upper)
+        if isinstance(value, dict)
+        else _stated(value, is_upper=is_upper)
+        for name, value in values.items()
+        if value is not None
     }
 
 
@@ -183,10 +183,10 @@ def _statistics(
 
 def _fields(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
     """Yield the path of each column, and of members of structs, whatever their types."""
-    for each in fields:
-        yield (*path, each.name)
-        if pa.types.is_struct(each.type):
-            yield from _fields(list(each.type), (*path, each.name))
+    for field in fields:
+        yield (*path, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _fields(list(field.type), (*path, field.name))
 
 
 def file_leaves(
@@ -205,8 +205,8 @@ def has_no_bounds(arrow: pa.DataType) -> bool:
 
 def _leaves(fields: Iterable[pa.Field], path: Path) -> Iterator[tuple[Path | None, pa.DataType]]:
     """Yield path and type of each Parquet column; no path for those in lists and maps."""
-    for each in fields:
-        yield from _leaves_of(each.type, (*path, each.name))
+    for field in fields:
+        yield from _leaves_of(field.type, (*path, field.name))
 
 
 def _leaves_of(arrow: pa.DataType, path: Path) -> Iterator[tuple[Path | None, pa.DataType]]:
@@ -240,7 +240,7 @@ def _with_bound(
     """Add a column's bound to those of the others; None if one of them lacks it."""
     if tree is None or has_no_bounds(arrow):
         return tree
-    filled = [each for each in groups if each is None or each.num_values]
+    filled = [group for group in groups if group is None or group.num_values]
     is_counted = not any(each is None for each in filled)
     bound = exact_bound(filled, is_upper=is_upper)
     if bound is not None:
@@ -261,8 +261,8 @@ def exact_bound(groups: Sequence[Any], *, is_upper: bool) -> Any:
     """
     try:
         stated = [
-            None if each is None or not each.has_min_max else each.max if is_upper else each.min
-            for each in groups
+            None if group is None or not group.has_min_max else group.max if is_upper else group.min
+            for group in groups
         ]
     except (ValueError, OverflowError):  # they are no values of Python
         return None

@@ -267,7 +267,7 @@ class DeltaLakeTable(LakeTable):
             file: pq.read_metadata(self._files.footer(self.root / file.path, file.nbytes))
             for file in admission.lands
         }
-        schemas = [each.schema.to_arrow_schema() for each in footers.values()]
+        schemas = [footer.schema.to_arrow_schema() for footer in footers.values()]
         if snapshot is None:
             self._create(schemas[0])
             return "the table was created"  # the next try finds it
@@ -377,11 +377,11 @@ class DeltaLakeTable(LakeTable):
         """
         old = new = snapshot.schema
         try:
-            for each in schemas:
-                converted = delta_schema(each)
+            for schema in schemas:
+                converted = delta_schema(schema)
                 new = grown(new, converted) if self._may_grow(snapshot) else new
                 names = snapshot.partition_columns
-                check_fits(converted, delta_partition.without_filled(new, each, names))
+                check_fits(converted, delta_partition.without_filled(new, schema, names))
         except LakeError as error:
             raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
         if new == old:

@@ -166,11 +166,11 @@ class CommitLog:
 
         The log is not listed for it: a disk lists all of it, however long it is.
         """
-        for each in itertools.count(number + 1):
-            if self._files.size(self._path(each)) is None:
-                return each - 1
-            if each - number == _FOLLOWED:
-                return self._listed(each)
+        for index in itertools.count(number + 1):
+            if self._files.size(self._path(index)) is None:
+                return index - 1
+            if index - number == _FOLLOWED:
+                return self._listed(index)
         raise AssertionError  # a count does not end
 
     def _listed(self, known: int) -> int:

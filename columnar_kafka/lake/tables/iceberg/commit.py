@@ -200,7 +200,9 @@ def _schema_of(footer: pq.FileMetaData, metadata: TableMetadata) -> Schema | Non
     """Return the table's newest schema that has all of a file's columns; None if none has."""
     paths = {footer.schema.column(number).path for number in range(footer.num_columns)}
     schemas = [metadata.schema(), *reversed(metadata.schemas)]
-    return next((each for each in schemas if paths <= set(parquet_path_to_id_mapping(each))), None)
+    return next(
+        (schema for schema in schemas if paths <= set(parquet_path_to_id_mapping(schema))), None
+    )
 
 
 def _is_too_narrow(true: Any, found: Any, *, is_upper: bool) -> bool:

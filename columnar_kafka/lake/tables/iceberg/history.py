@@ -70,13 +70,13 @@ def newest_record(metadata: TableMetadata) -> tuple[CommitRecord | None, bool]:
     for oldest in _ancestors(metadata, current.snapshot_id if current else None):
         if (record := CommitRecord.from_properties(_summary(oldest))) is not None:
             return record, True
-    was_undone = any(ATTEMPT in _summary(each) for each in metadata.snapshots)
+    was_undone = any(ATTEMPT in _summary(snapshot) for snapshot in metadata.snapshots)
     return None, was_undone or oldest is None or oldest.sequence_number == 1
 
 
 def has_attempt(metadata: TableMetadata, attempt: str) -> bool:
     """Return whether the commit of an attempt is among the snapshots."""
-    return any(_summary(each).get(ATTEMPT) == attempt for each in metadata.snapshots)
+    return any(_summary(snapshot).get(ATTEMPT) == attempt for snapshot in metadata.snapshots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +135,17 @@ def retained(metadata: TableMetadata, keep: int | None, now_ms: int) -> set[int]
             if _may_remove(each) and now_ms - each.timestamp_ms < rule.files_ms:
                 stays.update(_with_record(chain, place, place + 2))
     reached = _reached(metadata)
-    for each in metadata.snapshots:
-        if each.snapshot_id not in reached and now_ms - each.timestamp_ms < rule.files_ms:
-            chain = list(_ancestors(metadata, each.snapshot_id))
-            stays.update(_with_record(chain, 0, 1 + _may_remove(each)))
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in reached and now_ms - snapshot.timestamp_ms < rule.files_ms:
+            chain = list(_ancestors(metadata, snapshot.snapshot_id))
+            stays.update(_with_record(chain, 0, 1 + _may_remove(snapshot)))
     return stays
 
 
 def _reached(metadata: TableMetadata) -> set[int]:
     """Return the ids of the snapshots that a branch or tag has in its history."""
     heads = [ref.snapshot_id for ref in metadata.refs.values()]
-    return {each.snapshot_id for head in heads for each in _ancestors(metadata, head)}
+    return {ancestor.snapshot_id for head in heads for ancestor in _ancestors(metadata, head)}
 
 
 def _newest(chain: Sequence[Snapshot], ref: SnapshotRef, rule: _Rule, now_ms: int) -> int:
@@ -177,7 +177,9 @@ def expire(table: Table, keep: int | None, now_ms: int) -> None:
         stays = retained(table.metadata, keep, now_ms)
         if stays is None:
             return
-        ends = [each for each in table.metadata.snapshots if each.snapshot_id not in stays]
+        ends = [
+            snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in stays
+        ]
         if len(ends) >= min(_BATCH, max(1, len(stays) // 4)):
             expire_snapshots(table, ends[:_MOST])
     except ConflictError:
@@ -192,11 +194,11 @@ def expire_snapshots(table: Table, ends: Sequence[Snapshot]) -> None:
     reached = _reached(table.metadata)
     removed = {
         path
-        for each in ends
-        for path in _files_to_remove(table.io, each, rolled_back=each.snapshot_id not in reached)
+        for end in ends
+        for path in _files_to_remove(table.io, end, rolled_back=end.snapshot_id not in reached)
     }
     transaction = table.transaction()
-    ids = [each.snapshot_id for each in ends]
+    ids = [end.snapshot_id for end in ends]
     _Expiry(transaction, ids, table.metadata.refs).commit()
     transaction.commit_transaction()
     left = table.metadata.snapshots
@@ -207,7 +209,7 @@ def expire_snapshots(table: Table, ends: Sequence[Snapshot]) -> None:
             removed.difference_update(entry.data_file.file_path for entry in entries)
     # pyiceberg leaves the manifest of a commit behind that it has merged with older ones.
     merged = {f"{found[1]}-m0.avro" for path in manifests if (found := _MERGED.fullmatch(path))}
-    lists = {each.manifest_list for each in ends} - {each.manifest_list for each in left}
+    lists = {end.manifest_list for end in ends} - {each.manifest_list for each in left}
     _remove(table.io, [*removed, *(manifests | merged).difference(used), *lists])
 
 

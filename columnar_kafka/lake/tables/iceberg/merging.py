@@ -52,8 +52,8 @@ def landed_file(table: Any, file: Any) -> LandedFile:
         open=lambda: table.io.new_input(uri).open(),
         read=lambda: file_content(table, uri),
         partition={
-            each.name: pa.scalar(file.partition[number])
-            for number, each in enumerate(table.specs()[file.spec_id].fields)
+            field.name: pa.scalar(file.partition[number])
+            for number, field in enumerate(table.specs()[file.spec_id].fields)
         },
     )
 
@@ -140,4 +140,4 @@ def checks(
 
 def _partition(table: Any, file: Any) -> PartitionValues:
     fields = table.specs()[file.spec_id].fields
-    return tuple((str(each), file.partition[number]) for number, each in enumerate(fields))
+    return tuple((str(field), file.partition[number]) for number, field in enumerate(fields))

@@ -69,7 +69,7 @@ def spec_columns(metadata: TableMetadata, schema: pa.Schema) -> tuple[PartitionC
         LakeError: one is not supported.
     """
     paths = {each: path for path, each in field_ids(metadata.schema().as_struct()).items()}
-    return tuple(_column(each, paths, metadata, schema) for each in metadata.spec().fields)
+    return tuple(_column(field, paths, metadata, schema) for field in metadata.spec().fields)
 
 
 def _column(
@@ -148,12 +148,12 @@ def check_partition(file: StagedFile, metadata: TableMetadata) -> None:
 
 def without_filled(metadata: TableMetadata, schema: pa.Schema) -> ice.StructType:
     """Return a table's columns but those for partitions that segments need not have."""
-    sources = {each.source_id for each in metadata.spec().fields}
+    sources = {field.source_id for field in metadata.spec().fields}
     return ice.StructType(
         *(
-            each
-            for each in metadata.schema().fields
-            if each.field_id not in sources or not is_filled(each.name, schema)
+            field
+            for field in metadata.schema().fields
+            if field.field_id not in sources or not is_filled(field.name, schema)
         )
     )
 
@@ -163,7 +163,7 @@ def without_filled(metadata: TableMetadata, schema: pa.Schema) -> ice.StructType
 
 def with_filled(columns: pa.Schema, terms: Iterable[PartitionTerm]) -> pa.Schema:
     """Return a new table's columns with those for partitions that segments do not have."""
-    names = dict.fromkeys(each.column for each in terms)
+    names = dict.fromkeys(term.column for term in terms)
     more = [pa.field(name, FILLED[name]) for name in names if is_filled(name, columns)]
     return pa.schema([*columns, *more])
 
@@ -174,46 +174,46 @@ def check_terms(terms: Iterable[PartitionTerm], columns: pa.Schema, segments: pa
     Raises:
         LakeError: a column does not exist, or its type or the transform is not supported.
     """
-    for each in terms:
+    for term in terms:
         field: pa.Field | None = None
         fields = list(columns)
-        for name in each.column.split("."):
+        for name in term.column.split("."):
             field = next((child for child in fields if child.name == name), None)
             fields = list(field.type) if field and pa.types.is_struct(field.type) else []
         if field is None:
-            raise LakeError(f"partition column {each.column!r} does not exist")
-        if each.transform not in _TRANSFORMS or (each.width is None) == (
-            each.transform in _WITH_WIDTH
+            raise LakeError(f"partition column {term.column!r} does not exist")
+        if term.transform not in _TRANSFORMS or (term.width is None) == (
+            term.transform in _WITH_WIDTH
         ):
             raise LakeError(
-                f"partition {each.transform}({each.column}): the transforms are "
+                f"partition {term.transform}({term.column}): the transforms are "
                 f"{', '.join(_TRANSFORMS)}, and the last two have a width"
             )
-        if is_filled(each.column, segments) and each.transform != "identity":
-            raise LakeError(f"partition {each.transform}({each.column}): {_UNSEEN}")
+        if is_filled(term.column, segments) and term.transform != "identity":
+            raise LakeError(f"partition {term.transform}({term.column}): {_UNSEEN}")
         kind = column_type(field.type)
-        if not isinstance(kind, _TYPES) or not _transform(each).can_transform(kind):
+        if not isinstance(kind, _TYPES) or not _transform(term).can_transform(kind):
             raise LakeError(
-                f"partition {each.transform} of {each.column!r}: its type {field.type} is not "
+                f"partition {term.transform} of {term.column!r}: its type {field.type} is not "
                 "supported"
             )
 
 
 def add_terms(spec: UpdateSpec, terms: Iterable[PartitionTerm]) -> None:
     """Partition a new table."""
-    for each in terms:
-        spec.add_field(each.column, _transform(each))
+    for term in terms:
+        spec.add_field(term.column, _transform(term))
 
 
 def spec_terms(metadata: TableMetadata) -> list[str]:
     """Return what a table is partitioned by, as the user would say it."""
     find = metadata.schema().find_column_name
-    return [_shown(f"{find(each.source_id)}", each.transform) for each in metadata.spec().fields]
+    return [_shown(f"{find(field.source_id)}", field.transform) for field in metadata.spec().fields]
 
 
 def shown_terms(terms: Iterable[PartitionTerm]) -> list[str]:
     """Return what a new table would be partitioned by, as `spec_terms` does."""
-    return [_shown(each.column, _transform(each)) for each in terms]
+    return [_shown(term.column, _transform(term)) for term in terms]
 
 
 def _transform(term: PartitionTerm) -> Any:

@@ -61,7 +61,7 @@ def new_columns(schema: pa.Schema) -> pa.Schema:
     Raises:
         LakeError: Iceberg has no type for a column, or a column brings a field id of its own.
     """
-    return pa.schema([_nullable(each, each.name) for each in schema])
+    return pa.schema([_nullable(field, field.name) for field in schema])
 
 
 def _nullable(field: pa.Field, path: str) -> pa.Field:
@@ -72,7 +72,7 @@ def _nullable(field: pa.Field, path: str) -> pa.Field:
 
 def _nullable_type(arrow: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_struct(arrow):
-        return pa.struct([_nullable(each, f"{path}.{each.name}") for each in arrow])
+        return pa.struct([_nullable(field, f"{path}.{field.name}") for field in arrow])
     if is_list(arrow):
         return pa.list_(_nullable(arrow.value_field, f"{path}[]"))
     if pa.types.is_map(arrow):
@@ -108,10 +108,10 @@ def check_fits(
             are not the table's; it names the column.
     """
     fields = {each.name: each for each in table.fields}
-    for each in columns:
-        place = f"{path}{each.name}"
-        if (field := fields.pop(each.name, None)) is not None:
-            _check_field(each, field, place, may_grow=may_grow)
+    for column in columns:
+        place = f"{path}{column.name}"
+        if (field := fields.pop(column.name, None)) is not None:
+            _check_field(column, field, place, may_grow=may_grow)
         elif not may_grow:
             raise LakeError(
                 f"column {place!r} is not in the table. Add it, or have it added with "
@@ -161,9 +161,9 @@ def field_ids(table: ice.StructType) -> dict[ParquetPath, int]:
 
 def _ids(table: ice.IcebergType, path: ParquetPath) -> Iterator[tuple[ParquetPath, int]]:
     if isinstance(table, ice.StructType):
-        for each in table.fields:
-            yield (*path, each.name), each.field_id
-            yield from _ids(each.field_type, (*path, each.name))
+        for field in table.fields:
+            yield (*path, field.name), field.field_id
+            yield from _ids(field.field_type, (*path, field.name))
     elif isinstance(table, ice.ListType):
         yield (*path, "list", "element"), table.element_id
         yield from _ids(table.element_type, (*path, "list", "element"))

@@ -360,7 +360,7 @@ class IcebergTable(LakeTable):
     def landed_files(self, head: Head[State]) -> list[LandedFile]:
         """See `LakeTable.landed_files`."""
         table, _ = head.state
-        return [landed_file(table, each) for each in current_files(table).values()]
+        return [landed_file(table, file) for file in current_files(table).values()]
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `LakeTable.remove`."""

@@ -53,9 +53,9 @@ def test_rows_of_several_segments_are_one_table_in_order(kafka) -> None:
     assert table["n"].to_pylist() == list(range(8))
     offsets = [position.pack(n // 3, n % 3, 3) for n in range(8)]
     places = table["_kafka"].to_pylist()
-    assert [each["offset"] for each in places] == offsets
-    assert {(each["topic"], each["partition"]) for each in places} == {("t", 0)}
-    assert [(each["segment"], each["row"]) for each in places[2:4]] == [("p-0", 2), ("p-1", 0)]
+    assert [place["offset"] for place in places] == offsets
+    assert {(place["topic"], place["partition"]) for place in places} == {("t", 0)}
+    assert [(place["segment"], place["row"]) for place in places[2:4]] == [("p-0", 2), ("p-1", 0)]
 
 
 def test_metadata_names_the_topic_and_the_schema(kafka) -> None:
@@ -108,7 +108,7 @@ def test_records_and_tables_take_turns(kafka) -> None:
     consumer = assigned_consumer(kafka)
     found = [consumer.poll(0).value()["n"]]
     found += consumer.consume_arrow(3, 0)["n"].to_pylist()
-    found += [each.value()["n"] for each in consumer.consume(4, 0)]
+    found += [message.value()["n"] for message in consumer.consume(4, 0)]
     found += consumer.consume_arrow(9, 0)["n"].to_pylist()
     assert found == list(range(12))
     assert next_position(consumer) == position.start(2)
@@ -341,7 +341,7 @@ def test_a_name_with_a_point_is_that_of_a_column_and_not_of_a_member_too(kafka, 
     """Arrow's reader takes it for both."""
     put(kafka, pa.table({"a.b": [1, 2], "a": [{"b": "x"}, {"b": "y"}]}))
     table = assigned_consumer(kafka).consume_arrow(2, 0, columns)
-    assert table.schema.names == [each.partition(".row")[0] for each in columns]
+    assert table.schema.names == [column.partition(".row")[0] for column in columns]
     assert table["a.b"].to_pylist() == [1, 2]
 
 
@@ -452,7 +452,7 @@ def test_what_is_no_growth_is_cut_even_then(kafka) -> None:
     put(kafka, pa.table({"n": ["text"]}))
     consumer = assigned_consumer(kafka)
     tables = [consumer.consume_arrow(10, 0, ["n"], promote=True) for _ in range(2)]
-    assert [each["n"].to_pylist() for each in tables] == [[0, 1, 2], ["text"]]
+    assert [table["n"].to_pylist() for table in tables] == [[0, 1, 2], ["text"]]
 
 
 # --- what is wrong --------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_a_segment_larger_than_a_batch_is_several(kafka) -> None:
 
 def two_batches(*texts: str) -> bytes:
     """Arrow data that stays two batches: their dictionaries differ."""
-    some, more = (pa.record_batch({"s": pa.array(each).dictionary_encode()}) for each in texts)
+    some, more = (pa.record_batch({"s": pa.array(text).dictionary_encode()}) for text in texts)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, some.schema) as writer:
         writer.write_batch(some)

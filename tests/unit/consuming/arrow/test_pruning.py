@@ -221,9 +221,9 @@ def change(column: int, *fields: list[Any]) -> Callable[[hostile.File], None]:
     """Change fields of the statistics of text (column 0) or numbers (1)."""
 
     def changed(file: hostile.File) -> None:
-        ids = {each[0] for each in fields}
+        ids = {field[0] for field in fields}
         kept = [each for each in said(file, column) if each[0] not in ids]
-        new = [list(each) for each in fields if each[1]]
+        new = [list(field) for field in fields if field[1]]
         said(file, column)[:] = sorted(kept + new, key=lambda each: each[0])
 
     return changed
@@ -355,7 +355,7 @@ class Draw:
         if self.once_in(3):
             columns["l"] = pa.array([[1, None]] * rows, pa.list_(pa.int64()))
         made = pa.table(columns)
-        strict = [each.with_nullable(made[each.name].null_count > 0) for each in made.schema]
+        strict = [field.with_nullable(made[field.name].null_count > 0) for field in made.schema]
         return made.cast(pa.schema(strict)) if self.once_in(2) else made
 
     def _array(self, rows: int) -> pa.Array:
@@ -427,7 +427,7 @@ def call(name: str, *arguments: pc.Expression, options: Any = None) -> pc.Expres
 
 def kinds_of(made: pa.Table) -> Kinds:
     """What a filter may name, and where members are."""
-    kinds: Kinds = {(each.name,): each.type for each in made.schema if each.name in NAMES}
+    kinds: Kinds = {(field.name,): field.type for field in made.schema if field.name in NAMES}
     if "s" in made.schema.names:
         kinds |= {("s", each.name): each.type for each in made.schema.field("s").type}
     return kinds
@@ -439,7 +439,7 @@ def test_what_is_ruled_out_has_no_row_that_matches(data: st.DataObject) -> None:
     draw = Draw(data)
     made = draw.table()
     sent = hostile.sent(made, group=draw.one_of(None, 1, 2), use_dictionary=draw.once_in(2))
-    columns = [*NAMES, *(each for each in made.schema.names if each not in NAMES), "_kafka"]
+    columns = [*NAMES, *(name for name in made.schema.names if name not in NAMES), "_kafka"]
     expected = rows_of(sent, columns).table
     assert expected is not None
     for _ in range(4):
