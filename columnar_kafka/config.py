@@ -96,8 +96,8 @@ class Arguments:
             TypeError: it is something else.
         """
         if not isinstance(self._given()[0][0], Mapping):
-            found = type(self._given()[0][0]).__name__
-            raise TypeError(f"expected a dict of keys and values, not a {found}")
+            kind = type(self._given()[0][0]).__name__
+            raise TypeError(f"expected a dict of keys and values, not a {kind}")
         return Hidden(self._given()[0][0])
 
     def merged(self) -> Hidden:
@@ -142,12 +142,12 @@ def c_integer(low: int, high: int) -> Callable[[str, Any], int]:
     """
 
     def parse(key: str, value: Any) -> int:
-        found = _C_INTEGER.match(str(value))
-        if found is None:
+        match = _C_INTEGER.match(str(value))
+        if match is None:
             raise _not_whole(key, value, low, high)
-        digits = found[1].lstrip("+-").lower()
+        digits = match[1].lstrip("+-").lower()
         base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
-        number = int(found[1], base)
+        number = int(match[1], base)
         if not low <= number <= high:
             raise _not_whole(key, value, low, high)
         return number

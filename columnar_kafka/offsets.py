@@ -76,10 +76,10 @@ def error_event_refused(error: KafkaError, action: str) -> KafkaException:
 
 def to_positions(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition]:
     """Turn committed offsets, as Kafka returned them, into positions, in place."""
-    found = list(partitions or ())
-    for each in found:
-        each.offset = min(position.resume(each.offset, each.metadata)[0], _LARGEST)
-    return found
+    positions = list(partitions or ())
+    for partition in positions:
+        partition.offset = min(position.resume(partition.offset, partition.metadata)[0], _LARGEST)
+    return positions
 
 
 def to_kafka_offset(partition: TopicPartition) -> TopicPartition:

@@ -37,8 +37,8 @@ class CallbackRun:
     @staticmethod
     def of(owner: object) -> CallbackRun | None:
         """Return the callback of this client that the current task is part of, if it still runs."""
-        found = _current.get()
-        return found if found is not None and found._open and found._owner is owner else None  # noqa: SLF001 - its own class
+        run = _current.get()
+        return run if run is not None and run._open and run._owner is owner else None  # noqa: SLF001 - its own class
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call `function` on the loop; wait for it, and make the calls it wants made meanwhile.
@@ -64,8 +64,8 @@ class CallbackRun:
     async def _main(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         _current.set(self)
         try:
-            found = function(*args)
-            return await found if inspect.isawaitable(found) else found
+            result = function(*args)
+            return await result if inspect.isawaitable(result) else result
         finally:
             self._open = False  # a task that it has left behind waits for its turn as others do
 

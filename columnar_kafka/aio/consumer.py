@@ -108,11 +108,11 @@ class AIOConsumer:
         """
 
         def poll(_: int, timeout: float, __: Cancelled) -> list[Any]:
-            found = self._consumer.poll(min(timeout, STEP))
-            return [] if found is None else [found]
+            message = self._consumer.poll(min(timeout, STEP))
+            return [] if message is None else [message]
 
-        found = await self._take(partial(self._undelivered.take_kept_first, poll), 1, timeout)
-        return found[0] if found else None
+        messages = await self._take(partial(self._undelivered.take_kept_first, poll), 1, timeout)
+        return messages[0] if messages else None
 
     async def consume(
         self,
@@ -142,11 +142,11 @@ class AIOConsumer:
         """Return the next segment, verified and not decoded; see `Consumer.poll_segment`."""
 
         def poll(_: int, timeout: float, __: Cancelled) -> list[Segment]:
-            found = self._consumer.poll_segment(min(timeout, STEP))
-            return [] if found is None else [found]
+            segment = self._consumer.poll_segment(min(timeout, STEP))
+            return [] if segment is None else [segment]
 
-        found = await self._take(poll, 1, timeout)
-        return found[0] if found else None
+        segments = await self._take(poll, 1, timeout)
+        return segments[0] if segments else None
 
     pollBuffer = poll_segment  # noqa: N815 - the KIP's name
 
@@ -160,8 +160,8 @@ class AIOConsumer:
             KafkaException, TypeError, ValueError: as `Consumer.consume_arrow`.
         """
         find = partial(self._consumer.find_table, *args, **kwargs)
-        found: FoundTable | None = await self._wait(find)
-        return None if found is None else found.take()  # nobody else had a turn since
+        table: FoundTable | None = await self._wait(find)
+        return None if table is None else table.take()  # nobody else had a turn since
 
     async def arrow_reader(
         self,
@@ -198,14 +198,14 @@ class AIOConsumer:
         def wait() -> Any:
             self._undelivered.raise_pending()
             try:
-                found = function(cancelled=partial(self._is_cancelled, cancelled))
+                result = function(cancelled=partial(self._is_cancelled, cancelled))
             except KafkaException:
                 if not self._closing:
                     raise
-                found = None
-            if found is None and self._closing:
+                result = None
+            if result is None and self._closing:
                 raise RuntimeError("Consumer closed")
-            return found
+            return result
 
         try:
             return await self._call(wait)
@@ -261,10 +261,10 @@ class AIOConsumer:
             self._undelivered.take, cancelled=cancelled.is_set, closing=self._is_closing
         )
         try:
-            found: list[Any] = await self._call(take_now, take, count, timeout)
+            messages: list[Any] = await self._call(take_now, take, count, timeout)
         finally:
             cancelled.set()
-        return found
+        return messages
 
     # --- the assignment -------------------------------------------------------------------------
 
@@ -314,8 +314,8 @@ class AIOConsumer:
 
     async def assignment(self) -> list[TopicPartition]:
         """See `Consumer.assignment`."""
-        found: list[TopicPartition] = await self._call(self._consumer.assignment)
-        return found
+        partitions: list[TopicPartition] = await self._call(self._consumer.assignment)
+        return partitions
 
     async def pause(self, *args: Any, **kwargs: Any) -> None:
         """See `Consumer.pause`."""
@@ -333,10 +333,10 @@ class AIOConsumer:
 
     async def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
         """See `Consumer.commit`: with ``asynchronous=False`` it returns what was committed."""
-        found: list[TopicPartition] | None = await self._call(
+        offsets: list[TopicPartition] | None = await self._call(
             self._consumer.commit, *args, **kwargs
         )
-        return found
+        return offsets
 
     async def store_offsets(self, *args: Any, **kwargs: Any) -> None:
         """See `Consumer.store_offsets`."""
@@ -344,13 +344,13 @@ class AIOConsumer:
 
     async def committed(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
         """See `Consumer.committed`."""
-        found: list[TopicPartition] = await self._call(self._consumer.committed, *args, **kwargs)
-        return found
+        offsets: list[TopicPartition] = await self._call(self._consumer.committed, *args, **kwargs)
+        return offsets
 
     async def position(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
         """See `Consumer.position`."""
-        found: list[TopicPartition] = await self._call(self._consumer.position, *args, **kwargs)
-        return found
+        positions: list[TopicPartition] = await self._call(self._consumer.position, *args, **kwargs)
+        return positions
 
     async def get_watermark_offsets(self, *args: Any, **kwargs: Any) -> Any:
         """See `Consumer.get_watermark_offsets`."""
@@ -358,15 +358,15 @@ class AIOConsumer:
 
     async def lag(self, *args: Any, **kwargs: Any) -> list[Lag]:
         """See `Consumer.lag`."""
-        found: list[Lag] = await self._call(self._consumer.lag, *args, **kwargs)
-        return found
+        lags: list[Lag] = await self._call(self._consumer.lag, *args, **kwargs)
+        return lags
 
     async def offsets_for_times(self, *args: Any, **kwargs: Any) -> list[TopicPartition]:
         """See `Consumer.offsets_for_times`."""
-        found: list[TopicPartition] = await self._call(
+        offsets: list[TopicPartition] = await self._call(
             self._consumer.offsets_for_times, *args, **kwargs
         )
-        return found
+        return offsets
 
     async def consumer_group_metadata(self) -> Any:
         """See `Consumer.consumer_group_metadata`."""
@@ -380,8 +380,8 @@ class AIOConsumer:
 
     async def cluster_id(self, *args: Any, **kwargs: Any) -> str:
         """See confluent-kafka."""
-        found: str = await self._call(self._consumer.cluster_id, *args, **kwargs)
-        return found
+        cluster_id: str = await self._call(self._consumer.cluster_id, *args, **kwargs)
+        return cluster_id
 
     async def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> None:
         """See confluent-kafka."""
@@ -423,16 +423,16 @@ class AIOConsumer:
     async def _in_turn(self, function: Callable[[], Any]) -> Any:
         callback = CallbackRun.of(self)
         if callback is not None:
-            found = await callback.call(function)
+            result = await callback.call(function)
             self._undelivered.delivered()
-            return found
+            return result
         await self._turn.acquire()
         running = None
         try:
             running = self.executor.submit(self._run, function)
-            found = await asyncio.wrap_future(running)
+            result = await asyncio.wrap_future(running)
             self._undelivered.delivered()  # nothing comes between this and the caller
-            return found
+            return result
         finally:
             if running is None or running.done():
                 self._turn.release()

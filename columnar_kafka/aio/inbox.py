@@ -81,12 +81,12 @@ class Inbox:
     def run(self, callback: Callable[..., Any], *args: Any) -> None:
         """Call a user's function, sync or async: what it raises is for the loop's handler."""
         try:
-            found = callback(*args)
+            result = callback(*args)
         except Exception as error:  # noqa: BLE001 - it must not keep the others from being called
             self._report(callback, error)
             return
-        if inspect.isawaitable(found):
-            task = asyncio.ensure_future(found)
+        if inspect.isawaitable(result):
+            task = asyncio.ensure_future(result)
             self._tasks.add(task)  # the loop alone would let it be collected
             task.add_done_callback(partial(self._ended, callback))
 

@@ -324,8 +324,8 @@ class AIOProducer:
 
     async def cluster_id(self, *args: Any, **kwargs: Any) -> str:
         """See confluent-kafka."""
-        found: str = await self._call(self._producer.cluster_id, *args, **kwargs)
-        return found
+        cluster_id: str = await self._call(self._producer.cluster_id, *args, **kwargs)
+        return cluster_id
 
     async def set_sasl_credentials(self, *args: Any, **kwargs: Any) -> None:
         """See confluent-kafka."""

@@ -50,25 +50,25 @@ class Undelivered:
         """
         self.raise_pending()
         deadline = deadline_after(timeout)
-        found: list[Any] = []
+        messages: list[Any] = []
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                found += take(count - len(found), left, lambda: closing() or cancelled())
+                messages += take(count - len(messages), left, lambda: closing() or cancelled())
             except Exception as error:
-                if not found:
+                if not messages:
                     raise
                 self._error = error  # or what was taken would be lost
                 break
             is_closing = closing()
-            if len(found) >= count or time.monotonic() >= deadline or cancelled():
+            if len(messages) >= count or time.monotonic() >= deadline or cancelled():
                 break
             if is_closing:
-                if not found:
+                if not messages:
                     raise RuntimeError("Consumer closed")
                 break
-        self._taken = found
-        return found
+        self._taken = messages
+        return messages
 
     def take_kept_first(
         self, take: Take, count: int, timeout: float, cancelled: Cancelled
@@ -76,8 +76,8 @@ class Undelivered:
         """Return the messages that were kept, or else what `take` takes."""
         if not self._kept:
             return take(count, timeout, cancelled)
-        found, self._kept = self._kept[:count], self._kept[count:]
-        return found
+        messages, self._kept = self._kept[:count], self._kept[count:]
+        return messages
 
     def delivered(self) -> None:
         """Forget what was taken: the caller has it."""
@@ -87,16 +87,16 @@ class Undelivered:
         """Read on before what was taken for a call that was cancelled then."""
         taken, self._taken = self._taken, []
         ours: dict[tuple[str, int], bool] = {}
-        for each in taken:
-            place = _place(each)
+        for message in taken:
+            place = _place(message)
             if place is None:
                 continue
             key = place.topic, place.partition
             if key not in ours:
                 ours[key] = self._consumer.go_back(place)
-            if not ours[key] and not isinstance(each, Segment):
+            if not ours[key] and not isinstance(message, Segment):
                 # It may have been committed when the partition was given back: nobody else gets it.
-                self._kept.append(each)
+                self._kept.append(message)
 
 
 def _place(taken: Any) -> TopicPartition | None:

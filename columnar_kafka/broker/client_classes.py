@@ -60,11 +60,11 @@ def traced(cls: Any) -> Any:
 def _seen_by(tracer: type, ours: Any, cls: type) -> type:
     """Create the subclass; New Relic's class may already be a base of ours."""
     bound = {base: names for base in tracer.__mro__ if (names := _early_bound(base))}
-    late = {each: _class(each, (each,), _late(each, bound[each])) for each in bound}
+    late = {base: _class(base, (base,), _late(base, bound[base])) for base in bound}
     own = set(ours.__mro__)
     above = [late.get(base, base) for base in tracer.__mro__[:1] if base not in own]
     above += [late[base] for base in tracer.__mro__[1:] if base in late and base not in own]
-    within = [late[each] for each in late if each in own]
+    within = [late[base] for base in late if base in own]
     if not above and not within:
         return cls
     if above:

@@ -89,17 +89,17 @@ class ConfluentProducer:
     def partitions(self, topic: str, timeout: float) -> int | None:
         """See `ProducerBroker.partitions`."""
         try:
-            found = self._base.list_topics(topic, timeout).topics.get(topic)
+            metadata = self._base.list_topics(topic, timeout).topics.get(topic)
         except KafkaException:
             return None
-        if found is None or found.error is None:
-            return _partition_count(found)
-        code = found.error.code()
+        if metadata is None or metadata.error is None:
+            return _partition_count(metadata)
+        code = metadata.error.code()
         if code == KafkaError.LEADER_NOT_AVAILABLE:
             return None
         # The code that librdkafka puts into a delivery report.
         missing = code == KafkaError.UNKNOWN_TOPIC_OR_PART
-        raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC) if missing else found.error)
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC) if missing else metadata.error)
 
     def limits(self, topic: str, timeout: float) -> TopicLimits:
         """See `ProducerBroker.limits`. Asks with a client of its own: librdkafka shares none."""
@@ -148,8 +148,8 @@ def _partition_count(topic: TopicMetadata | None) -> int | None:
 
 def _value(entries: Mapping[str, Any], name: str) -> str:
     """Return a setting's value, or an empty text if the broker does not report it."""
-    found = entries.get(name)
-    return str(found.value or "") if found is not None else ""
+    entry = entries.get(name)
+    return str(entry.value or "") if entry is not None else ""
 
 
 class ConfluentConsumer:
@@ -163,24 +163,24 @@ class ConfluentConsumer:
 
     def assignment(self) -> list[TopicPartition]:
         """See `ConsumerBroker.assignment`."""
-        found: list[TopicPartition] = self._base.assignment()
-        return found
+        partitions: list[TopicPartition] = self._base.assignment()
+        return partitions
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout: float
     ) -> list[TopicPartition]:
         """See `ConsumerBroker.committed`."""
-        found: list[TopicPartition] = self._base.committed(list(partitions), timeout)
-        return found
+        offsets: list[TopicPartition] = self._base.committed(list(partitions), timeout)
+        return offsets
 
     def commit(
         self, offsets: Sequence[TopicPartition], *, asynchronous: bool
     ) -> list[TopicPartition] | None:
         """See `ConsumerBroker.commit`."""
-        found: list[TopicPartition] | None = self._base.commit(
+        committed: list[TopicPartition] | None = self._base.commit(
             offsets=list(offsets), asynchronous=asynchronous
         )
-        return found
+        return committed
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """See `ConsumerBroker.pause`."""
@@ -192,8 +192,8 @@ class ConfluentConsumer:
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """See `ConsumerBroker.position`."""
-        found: list[TopicPartition] = self._base.position(list(partitions))
-        return found
+        positions: list[TopicPartition] = self._base.position(list(partitions))
+        return positions
 
     def seek(self, partition: TopicPartition) -> None:
         """See `ConsumerBroker.seek`."""

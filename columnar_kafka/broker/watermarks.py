@@ -48,14 +48,14 @@ def _offsets(
     """Return an offset of each partition. Kafka's times -2 and -1 are its beginning and end."""
     asked = [TopicPartition(partition.topic, partition.partition, at) for partition in partitions]
     try:
-        found = client.offsets_for_times(asked, seconds_left(deadline))
+        offsets = client.offsets_for_times(asked, seconds_left(deadline))
     except KafkaException as error:  # so it says where a client has not connected in time
         if error.args[0].code() != KafkaError._ALL_BROKERS_DOWN or seconds_left(deadline):
             raise
         reason = "Failed to get watermark offsets: Local: Timed out"
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason)) from error
-    for each in found:
-        if each.error is not None:
-            reason = f"Failed to get watermark offsets: {each.error.str()}"
-            raise KafkaException(KafkaError(each.error.code(), reason))
-    return {key_of(each): each.offset for each in found}
+    for partition in offsets:
+        if partition.error is not None:
+            reason = f"Failed to get watermark offsets: {partition.error.str()}"
+            raise KafkaException(KafkaError(partition.error.code(), reason))
+    return {key_of(partition): partition.offset for partition in offsets}

@@ -81,7 +81,7 @@ def _described(field: pa.Field, path: str, symbols: Mapping[str, Collection[str]
     children: tuple[Described, ...] = ()
     if arrow in _LEAVES:
         name, details = _LEAVES[arrow], None
-    elif pa.types.is_struct(arrow) and len({each.name for each in arrow}) == arrow.num_fields:
+    elif pa.types.is_struct(arrow) and len({child.name for child in arrow}) == arrow.num_fields:
         name, details = "struct", None
         children = tuple(_described(child, f"{path}.{child.name}", symbols) for child in arrow)
     elif pa.types.is_map(arrow) and has_distinct_keys(arrow):
@@ -179,11 +179,11 @@ def chosen_columns(schema: pa.Schema, names: Collection[str] | None) -> list[Cho
         if "" in members:
             chosen.append(ChosenColumn(number, None, field))
             continue
-        found = list(field.type) if pa.types.is_struct(field.type) else []
-        numbers = [index for index, each in enumerate(found) if each.name in members]
-        if len(numbers) < len(members) or any("." in each.name for each in found):
+        children = list(field.type) if pa.types.is_struct(field.type) else []
+        numbers = [index for index, child in enumerate(children) if child.name in members]
+        if len(numbers) < len(members) or any("." in child.name for child in children):
             return None
-        kept = field.with_type(pa.struct([found[index] for index in numbers]))
+        kept = field.with_type(pa.struct([children[index] for index in numbers]))
         chosen.append(ChosenColumn(number, numbers, kept))
     return chosen if len(chosen) == len(wanted) else None
 
@@ -206,4 +206,4 @@ def layout(arrow: pa.DataType) -> ArrayLayout:
         bits, inner = _OFFSETS.get(arrow, 0), []
     else:
         bits, inner = arrow.bit_width, []
-    return bits, [layout(each) for each in inner]
+    return bits, [layout(child) for child in inner]

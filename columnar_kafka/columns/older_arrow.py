@@ -69,9 +69,11 @@ def _cast_leaves(array: pa.Array, to: pa.DataType) -> pa.Array:
         children = [array.values.slice(array.offset * to.list_size, len(array) * to.list_size)]
     else:
         children, offset, buffers = [array.values], array.offset, array.buffers()[:2]
-    cast = [_cast_leaves(child, each) for child, each in zip(children, inner, strict=True)]
-    for each in cast:
-        each.null_count  # noqa: B018 - a map ends the process where its keys' nulls are not counted
+    cast = [
+        _cast_leaves(child, child_type) for child, child_type in zip(children, inner, strict=True)
+    ]
+    for child in cast:
+        child.null_count  # noqa: B018 - a map ends the process where its keys' nulls are not counted
     return pa.Array.from_buffers(to, len(array), buffers, offset=offset, children=cast)
 
 

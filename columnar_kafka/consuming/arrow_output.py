@@ -69,10 +69,10 @@ class ArrowOutput:
         """See `Consumer.consume_arrow`."""
         deadline = deadline_after(timeout)
         while True:
-            found = self.find(num_records, timeout, columns, **options)
-            if found is None:
+            records = self.find(num_records, timeout, columns, **options)
+            if records is None:
                 return None
-            table = found.take()
+            table = records.take()
             if table is not None:  # no call comes between this and the user's line: see `handout`
                 return table
             # Another thread has used the consumer at the last moment.
@@ -116,7 +116,7 @@ class ArrowOutput:
         if until_end:
             self._feed.forget_ends()
         most = _checked_count(num_records)
-        found = stream(
+        schema_and_batches = stream(
             self._tables,
             self._request(columns, schema=schema, least=1, most=most, single=True, **options),
             timeout=timeout,
@@ -126,10 +126,10 @@ class ArrowOutput:
             on_schema_change=on_schema_change,
             cancelled=cancelled,
         )
-        if found is None:
+        if schema_and_batches is None:
             reason = f"arrow_reader: no record in {timeout:g} s to take the schema from"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
-        return found
+        return schema_and_batches
 
     def _is_closed(self, _: set[Partition]) -> bool:
         return self._group.phase is Phase.CLOSED

@@ -277,8 +277,8 @@ class Consumer(StockConsumer):
         options |= {"schema": schema, "num_records": num_records, "timeout": timeout}
         options |= {"on_error": on_error, "on_schema_change": on_schema_change}
         stream = self._needed(self._arrow, "arrow_reader").stream
-        found = stream(columns, until_end=until_end, **options)
-        return pa.RecordBatchReader.from_batches(*found)
+        schema_and_batches = stream(columns, until_end=until_end, **options)
+        return pa.RecordBatchReader.from_batches(*schema_and_batches)
 
     # --- the assignment -------------------------------------------------------------------------
 
@@ -499,4 +499,4 @@ class Consumer(StockConsumer):
 
 def _chosen(message: Any, offsets: Any) -> dict[str, Any]:
     given = {"message": message, "offsets": offsets}
-    return {name: each for name, each in given.items() if each is not None}
+    return {name: value for name, value in given.items() if value is not None}

@@ -64,11 +64,11 @@ def lag_of(key: Partition, seen: Seen, low: int, high: int) -> Lag:
     records, following = (left, offset + 1) if is_known and left else (0, offset)
     rows = 0
     for message in fetched:
-        found, count = message.offset() or 0, _rows_of(message)
+        message_offset, count = message.offset() or 0, _rows_of(message)
         rows += count
-        if found >= following:
-            records += min(count, left) if left and found == offset else count
-            following = found + 1
+        if message_offset >= following:
+            records += min(count, left) if left and message_offset == offset else count
+            following = message_offset + 1
     if fetched:  # the next messages are most likely like these
         ratio = rows / (following - (fetched[0].offset() or 0))
     missing = max(0, high - max(following, fetched_to))

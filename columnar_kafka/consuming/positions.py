@@ -48,13 +48,13 @@ class Positions:
         return self._feed.run_alone(partial(self._position, partitions))
 
     def _position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        found = self._base.position(partitions)
+        positions = self._base.position(partitions)
         with self._feed.lock:
-            self._feed.skip_gaps(map(key_of, found))
+            self._feed.skip_gaps(map(key_of, positions))
             delivered = self._feed.offsets.delivered
-            for each in found:
-                each.offset = delivered.get(key_of(each), OFFSET_INVALID)
-        return found
+            for partition in positions:
+                partition.offset = delivered.get(key_of(partition), OFFSET_INVALID)
+        return positions
 
     def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
@@ -68,8 +68,8 @@ class Positions:
     ) -> tuple[int, int]:
         """See `Consumer.get_watermark_offsets`."""
         ask = partial(self._base.get_watermark_offsets, partition, timeout, cached)
-        found: Any = self._feed.run_alone(ask)
-        return found and (position.start(found[0]), position.start(found[1]))  # or None
+        ends: Any = self._feed.run_alone(ask)
+        return ends and (position.start(ends[0]), position.start(ends[1]))  # or None
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
@@ -77,10 +77,10 @@ class Positions:
         """See `Consumer.offsets_for_times`."""
         deadline = deadline_after(timeout)
         ask = partial(self._base.offsets_for_times, partitions, timeout)
-        found = self._feed.run_alone(ask)
+        offsets = self._feed.run_alone(ask)
         times = {key_of(partition): partition.offset for partition in partitions}
-        first_records(self._broker, found, times, self._feed.read, deadline)
-        return found
+        first_records(self._broker, offsets, times, self._feed.read, deadline)
+        return offsets
 
     def consumer_group_metadata(self) -> GroupMetadata:
         """See `Consumer.consumer_group_metadata`."""
@@ -108,8 +108,12 @@ class Positions:
             self._feed.skip_gaps(keys)
             starts = {key: at for key in keys if (at := self._feed.next_position(key)) is not None}
         if unknown := [TopicPartition(*key) for key in keys if key not in starts]:
-            found = to_positions(self._broker.committed(unknown, seconds_left(deadline)))
-            starts |= {key_of(each): each.offset for each in found if each.offset >= 0}
+            committed = to_positions(self._broker.committed(unknown, seconds_left(deadline)))
+            starts |= {
+                key_of(partition): partition.offset
+                for partition in committed
+                if partition.offset >= 0
+            }
         with self._feed.lock:
             fetched = self._feed.fetched()
             offsets = self._feed.offsets

@@ -31,7 +31,7 @@ _STEP: Final = 0.5
 
 def first_records(
     broker: ConsumerBroker,
-    found: list[TopicPartition],
+    offsets: list[TopicPartition],
     times: Mapping[Partition, int],
     read: Callable[[Message], Segment],
     deadline: float,
@@ -45,7 +45,11 @@ def first_records(
     Raises:
         KafkaException: ``_TIMED_OUT`` at the deadline; or why a partition cannot be read.
     """
-    wanted = {key_of(each): each for each in found if each.offset >= 0 and each.error is None}
+    wanted = {
+        key_of(partition): partition
+        for partition in offsets
+        if partition.offset >= 0 and partition.error is None
+    }
     if not wanted:
         return
     with closing(broker.side_reader(list(wanted.values()))) as reader:

@@ -44,39 +44,39 @@ class Comparison:
         )
 
 
-def refused(expected: pa.Table, found: int, reason: str) -> Comparison:
+def refused(expected: pa.Table, rows: int, reason: str) -> Comparison:
     """The comparison with data that cannot be converted to the expected columns."""
-    return Comparison(expected.num_rows, found, expected.num_rows, found, (reason,))
+    return Comparison(expected.num_rows, rows, expected.num_rows, rows, (reason,))
 
 
-def compare(expected: pa.Table, found: pa.Table, *, examples: int = 5) -> Comparison:
+def compare(expected: pa.Table, seen: pa.Table, *, examples: int = 5) -> Comparison:
     """Compare two multisets of records.
 
     Every column counts. Null equals null and nothing else; a missing list of headers is not an
     empty one; NaN equals NaN. Columns of both tables must be scalars, or lists of header pairs.
     """
-    if not expected.schema.equals(found.schema):
-        reason = f"columns differ: {_describe(expected.schema)} became {_describe(found.schema)}"
-        return refused(expected, found.num_rows, reason)
-    unbalanced = _unbalanced(scalars(expected), scalars(found))
+    if not expected.schema.equals(seen.schema):
+        reason = f"columns differ: {_describe(expected.schema)} became {_describe(seen.schema)}"
+        return refused(expected, seen.num_rows, reason)
+    unbalanced = _unbalanced(scalars(expected), scalars(seen))
     balance = unbalanced[_BALANCE]
     missing = pc.sum(pc.max_element_wise(balance, 0)).as_py() or 0
     unexpected = -(pc.sum(pc.min_element_wise(balance, 0)).as_py() or 0)
     return Comparison(
         expected=expected.num_rows,
-        found=found.num_rows,
+        found=seen.num_rows,
         missing=missing,
         unexpected=unexpected,
         examples=_examples(unbalanced, examples),
     )
 
 
-def _unbalanced(expected: pa.Table, found: pa.Table) -> pa.Table:
+def _unbalanced(expected: pa.Table, seen: pa.Table) -> pa.Table:
     """The distinct records that occur more often on one side, and how much more often.
 
-    An expected record counts +1 and a found one -1, so records in balance sum up to 0.
+    An expected record counts +1 and a seen one -1, so records in balance sum up to 0.
     """
-    sides = pa.concat_tables([_with_side(expected, 1), _with_side(found, -1)])
+    sides = pa.concat_tables([_with_side(expected, 1), _with_side(seen, -1)])
     sums = sides.group_by(expected.column_names).aggregate([(_SIDE, "sum")])
     return sums.filter(pc.not_equal(sums[_BALANCE], 0))
 

@@ -52,15 +52,15 @@ def _read(consumer: Consumer, partitions: int, advance: Callable[[int], None]) -
     tables, ended = [records.SCHEMA.empty_table()], set[int | None]()
     last = time.monotonic()
     while len(ended) < partitions:
-        found = []
+        messages = []
         for message in consumer.consume(_BATCH, _POLL_SECONDS):
             if _is_end(message):
                 ended.add(message.partition())
             else:
-                found.append(message)
-        if found:
-            tables.append(records.from_messages(found))
-            advance(len(found))
+                messages.append(message)
+        if messages:
+            tables.append(records.from_messages(messages))
+            advance(len(messages))
             last = time.monotonic()
         elif time.monotonic() > last + _SILENCE_SECONDS:
             raise TimeoutError(

@@ -106,11 +106,11 @@ def from_messages(messages: Iterable[Message]) -> pa.Table:
     Raises:
         UnexpectedError: a value, key or header of another type, or a field too many or too few.
     """
-    found = list(messages)
-    table = _values([message.value() for message in found])
-    keys = _exactly(pa.array([message.key() for message in found]), pa.binary(), "key")
-    times = pa.array([_create_time(message) for message in found], pa.int64())
-    headers = _headers([message.headers() for message in found])
+    messages = list(messages)
+    table = _values([message.value() for message in messages])
+    keys = _exactly(pa.array([message.key() for message in messages]), pa.binary(), "key")
+    times = pa.array([_create_time(message) for message in messages], pa.int64())
+    headers = _headers([message.headers() for message in messages])
     return (
         table.append_column("_key", keys)
         .append_column("_timestamp", times)
@@ -129,9 +129,9 @@ def _values(values: list[Any]) -> pa.Table:
     except (pa.ArrowException, OverflowError) as error:
         raise UnexpectedError(f"a column of values mixes types: {error}") from error
     for field in flights.SCHEMA if values else ():
-        found = inferred.type.field(field.name).type
-        if found not in _INFERRED[field.type]:
-            raise UnexpectedError(f"values of {field.name!r} are {found}, not {field.type}")
+        inferred_type = inferred.type.field(field.name).type
+        if inferred_type not in _INFERRED[field.type]:
+            raise UnexpectedError(f"values of {field.name!r} are {inferred_type}, not {field.type}")
     # Mixed with others they are inferred like them, and taken for UTC.
     if any(value["time_hour"].tzinfo is None for value in values if value["time_hour"]):
         raise UnexpectedError("a value of 'time_hour' has no time zone")
@@ -141,14 +141,14 @@ def _values(values: list[Any]) -> pa.Table:
 def _wide() -> pa.Schema:
     """The schema as Python's objects have it, so that narrowing them is a checked cast."""
     wider = {pa.int32(): pa.int64(), pa.timestamp("ms", "UTC"): pa.timestamp("us", "UTC")}
-    return pa.schema([(each.name, wider.get(each.type, each.type)) for each in flights.SCHEMA])
+    return pa.schema([(field.name, wider.get(field.type, field.type)) for field in flights.SCHEMA])
 
 
-def _exactly(found: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
-    """`found`, inferred from Python objects, if it is of the type wanted (or holds only nulls)."""
-    if found.type not in (wanted, pa.null()):
-        raise UnexpectedError(f"a {what} is {found.type}, not {wanted}")
-    return found.cast(wanted)
+def _exactly(array: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
+    """`array`, inferred from Python objects, if it is of the type wanted (or holds only nulls)."""
+    if array.type not in (wanted, pa.null()):
+        raise UnexpectedError(f"a {what} is {array.type}, not {wanted}")
+    return array.cast(wanted)
 
 
 def _create_time(message: Message) -> int | None:
@@ -156,13 +156,13 @@ def _create_time(message: Message) -> int | None:
     return when if kind == TIMESTAMP_CREATE_TIME else None
 
 
-def _headers(found: list[Any]) -> pa.Array:
+def _headers(all_headers: list[Any]) -> pa.Array:
     """Headers as confluent-kafka hands them out: a list of pairs, or None."""
-    pairs = [pair for headers in found for pair in headers or ()]
+    pairs = [pair for headers in all_headers for pair in headers or ()]
     keys = _exactly(pa.array([key for key, _ in pairs]), pa.string(), "header's key")
     values = _exactly(pa.array([value for _, value in pairs]), pa.binary(), "header's value")
     return _lists(
-        [None if headers is None else len(headers) for headers in found],
+        [None if headers is None else len(headers) for headers in all_headers],
         pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type)),
     )
 

@@ -87,10 +87,10 @@ def read_back(story: Story) -> None:
     clock, expected = Clock(), story.expected
     with story.screen.progress("reading back", expected.num_rows) as advance:
         try:
-            found = consume.read_back(
+            table = consume.read_back(
                 story.cluster.bootstrap_servers, story.topic, story.partitions, advance=advance
             )
-            seconds, comparison = clock(), compare.compare(expected, found)
+            seconds, comparison = clock(), compare.compare(expected, table)
         except records.UnexpectedError as error:
             seconds, comparison = clock(), compare.refused(expected, 0, str(error))
     story.done(Stage("read back as records", comparison.found, seconds, "", comparison))
@@ -103,8 +103,8 @@ def measure_formats(story: Story) -> None:
         MeasuringError: not all records could be sent.
     """
     topics = {
-        each.name: story.cluster.topic(f"format-{number}", PARTITIONS)
-        for number, each in enumerate(formats.ALL)
+        record_format.name: story.cluster.topic(f"format-{number}", PARTITIONS)
+        for number, record_format in enumerate(formats.ALL)
     }
     total = rivals.ROUNDS * len(formats.ALL)
     with story.screen.progress("the same records, three ways", total) as advance:
@@ -127,7 +127,7 @@ def measure_sizes(story: Story) -> None:
 
 def environment(cluster: servers.Cluster) -> dict[str, str]:
     """The versions and the machine that the figures belong to."""
-    found = {
+    versions = {
         "columnar-kafka": columnar_kafka.__version__,
         "Broker": cluster.name,
         "confluent-kafka": f"{version('confluent-kafka')} (librdkafka "
@@ -139,5 +139,5 @@ def environment(cluster: servers.Cluster) -> dict[str, str]:
         "Machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
     }
     if servers.has_java():
-        found["Java"] = find_java().version
-    return found
+        versions["Java"] = find_java().version
+    return versions

@@ -91,13 +91,13 @@ def find_java() -> Java:
 
 
 def _candidates() -> list[tuple[str, Path]]:
-    found = []
+    candidates = []
     home = os.environ.get("JAVA_HOME")
     if home and (executable := Path(home, "bin", "java")).is_file():
-        found.append(("JAVA_HOME", executable))
+        candidates.append(("JAVA_HOME", executable))
     if on_path := shutil.which("java"):
-        found.append(("PATH", Path(on_path)))
-    return found
+        candidates.append(("PATH", Path(on_path)))
+    return candidates
 
 
 def _version(executable: Path) -> str | None:
@@ -107,8 +107,8 @@ def _version(executable: Path) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(\d[^"]*)"', said.stderr)
-    return found[1] if found else None
+    match = re.search(r'version "(\d[^"]*)"', said.stderr)
+    return match[1] if match else None
 
 
 def kafka_jars() -> Path:
@@ -123,8 +123,8 @@ def kafka_jars() -> Path:
 
 def spark_kafka_jars() -> list[Path]:
     """The jars of Spark's own Kafka source, for `spark.jars`; fetched and raising like above."""
-    found = importlib.metadata.version("pyspark")
-    version = found if found.startswith(("4.0.", "4.1.")) else _NEWEST_SPARK_KAFKA
+    installed = importlib.metadata.version("pyspark")
+    version = installed if installed.startswith(("4.0.", "4.1.")) else _NEWEST_SPARK_KAFKA
     return sorted(
         jars(f"spark-kafka-{version}", _SPARK_KAFKA.format(version=version)).glob("*.jar")
     )

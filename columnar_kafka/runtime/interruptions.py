@@ -26,27 +26,27 @@ def raise_if_once(error: Exception, call: Callable[[], object]) -> None:
     exceptions has the earlier ones as its context. What the call raises twice is the value's. If it
     raises something else each time, the traceback tells: it goes through a handler or does not.
     """
-    found = _handlers([error], call)
-    if found is error:
+    newest = _handlers([error], call)
+    if newest is error:
         raise error
 
 
-def _handlers(found: list[Exception], call: Callable[[], object]) -> Exception | None:
+def _handlers(errors: list[Exception], call: Callable[[], object]) -> Exception | None:
     """Raise the newest that is a handler's if this try has raised it; else return it."""
     try:
         call()
     except Exception as again:
-        handlers = [each for each in found if not _are_alike(each, again)]
-        if len(handlers) < len(found):
+        handlers = [error for error in errors if not _are_alike(error, again)]
+        if len(handlers) < len(errors):
             return handlers[-1] if handlers else None
-        if len(found) < _TRIES:
-            newest = _handlers([*found, again], call)
+        if len(errors) < _TRIES:
+            newest = _handlers([*errors, again], call)
         else:
             newest = again if _is_from_handler(again) else None
         if newest is again:
             raise  # as it was raised, so that its context stays
         return newest
-    return found[-1]
+    return errors[-1]
 
 
 def _is_from_handler(error: Exception) -> bool:

@@ -288,8 +288,8 @@ def flush_all(*threads: int) -> None:
     """Send all accepted records. Only reports and these threads may produce more."""
     notice_fork()
     alive = [owner for reference in LIVE.keyrefs() if (owner := reference()) is not None]
-    found = map(_clients.get, {*alive, *DROPPED})  # `alive` keeps them meanwhile
-    clients = [client for client in found if client is not None]  # not closed since
+    known = map(_clients.get, {*alive, *DROPPED})  # `alive` keeps them meanwhile
+    clients = [client for client in known if client is not None]  # not closed since
     for client in clients:
         client.accept_only(threading.get_ident(), *threads)
     wait = Wait(clients)
@@ -391,7 +391,7 @@ def _flush_after_others() -> None:
 
 def _others() -> list[threading.Thread]:
     ours = (threading.current_thread(), threading.main_thread())
-    return [each for each in threading.enumerate() if not each.daemon and each not in ours]
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread not in ours]
 
 
 # --- forking --------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ class ForkGate:
         Another library's hook may keep it: by a lock whose holder waits for this very thread.
         """
         forking, past = len(FORKING), [*PAST]
-        self._past = {id(each): self._past.get(id(each), (each, now)) for each in past}
+        self._past = {id(fork): self._past.get(id(fork), (fork, now)) for fork in past}
         return forking <= sum(now - since >= MUTUAL for _, since in self._past.values())
 
 

@@ -93,8 +93,8 @@ class ClientOnMemory(Generic[Memory]):
 def _without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration without servers, keys and passwords, which need not exist."""
     kept = {
-        key: each
-        for key, each in config.items()
+        key: value
+        for key, value in config.items()
         if key not in _SERVERS and not key.startswith(_SECURITY)
     }
     return {**kept, "log_level": 0}  # librdkafka would warn of the missing servers
@@ -103,8 +103,8 @@ def _without_servers(config: Mapping[str, Any]) -> dict[str, Any]:
 def setting(config: Mapping[str, Any], key: str, default: Any) -> str:
     """Return a setting as librdkafka reads it: as text, true and false in lower case."""
     nested = config.get("default.topic.config") or {}
-    found = config.get(key, nested.get(key, default))
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    value = config.get(key, nested.get(key, default))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def number(config: Mapping[str, Any], key: str, default: int) -> int:

@@ -75,13 +75,13 @@ class ConsumerOnMemory(ClientOnMemory[MemoryConsumer], StockConsumer):
         memory = self.memory
         if not 0 <= index(num_messages) <= _MAX_CONSUME:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        found: list[Any] = []
-        while len(found) < num_messages:
+        messages: list[Any] = []
+        while len(messages) < num_messages:
             message = memory.poll(seconds_left(deadline))
             if message is None:
                 break
-            found.append(message)
-        return found
+            messages.append(message)
+        return messages
 
     # --- the group and the assignment -----------------------------------------------------------
 

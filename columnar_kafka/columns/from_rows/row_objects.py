@@ -186,11 +186,11 @@ def _layout(cls: Any) -> tuple[list[str], list[Any], list[Any]] | None:
             return None
         more = [_in_class(cls, "__pydantic_extra__")]
     places = [_in_class(cls, name) for name in names]
-    for i, found in enumerate(places):
-        if type(found) is _ITEM:
-            places[i] = found.__reduce__()[1][0]
-        elif type(found) is not MemberDescriptorType:
-            if hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"):
+    for i, place in enumerate(places):
+        if type(place) is _ITEM:
+            places[i] = place.__reduce__()[1][0]
+        elif type(place) is not MemberDescriptorType:
+            if hasattr(type(place), "__set__") or hasattr(type(place), "__delete__"):
                 return None  # a property, or the like
             places[i] = None
     if None in places and not cls.__dictoffset__:

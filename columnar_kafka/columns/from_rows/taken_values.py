@@ -80,8 +80,8 @@ def _each(
     if not pa.types.is_nested(arrow):
         return leaf(field)
     if pa.types.is_struct(arrow):
-        names = [each.name for each in arrow]
-        parts = [_each(each, leaf, record, pairs) for each in arrow]
+        names = [child.name for child in arrow]
+        parts = [_each(child, leaf, record, pairs) for child in arrow]
         return _unless_null(
             lambda value: record(names, (part(v) for part, v in zip(parts, value, strict=True)))
         )

@@ -89,12 +89,12 @@ class _Stream(NamedTuple):
         while True:
             if is_at_end():
                 raise KafkaException(KafkaError(KafkaError._PARTITION_EOF, _NOTHING))
-            found = self.feed.find(request, seconds_left(deadline), self.cancelled)
-            if found is None:
+            records = self.feed.find(request, seconds_left(deadline), self.cancelled)
+            if records is None:
                 return None
-            if found.table is not None:
-                return found.table.schema
-            self._report(found)
+            if records.table is not None:
+                return records.table.schema
+            self._report(records)
 
     def batches(self, request: TableRequest, *, fits: bool) -> Iterator[pa.RecordBatch]:
         """Yield batches in the request's schema; `fits` if that is known to be a record's."""
@@ -104,18 +104,18 @@ class _Stream(NamedTuple):
         read = Counter[object]()  # rows that the reader has of a table that was withdrawn then
         while not is_at_end():
             try:
-                found = self.feed.find(request, seconds_left(deadline), self.cancelled)
+                records = self.feed.find(request, seconds_left(deadline), self.cancelled)
             except RuntimeError:
                 if self.is_finished(set()):  # another thread has closed the consumer
                     return
                 raise
-            if found is None:
+            if records is None:
                 if self.until_end and not is_at_end():  # these rows are not all there are
                     raise self._unfinished()
                 return
-            if found.table is None:
+            if records.table is None:
                 try:
-                    self._report(found)
+                    self._report(records)
                 except MismatchError as error:
                     if (
                         self.on_schema_change is None or not fits
@@ -124,10 +124,10 @@ class _Stream(NamedTuple):
                     self.on_schema_change(error)
                     return
                 continue
-            batches = _split(found.table.slice(read[found.begins]), request.schema)
-            yield from _counted(batches[:-1], read, found.begins)
+            batches = _split(records.table.slice(read[records.begins]), request.schema)
+            yield from _counted(batches[:-1], read, records.begins)
             last = batches[-1:]
-            if found.take() is None:  # the consumer was used meanwhile
+            if records.take() is None:  # the consumer was used meanwhile
                 continue
             yield from last  # nothing that may be interrupted comes before the reader has it
             read.clear()
@@ -144,10 +144,10 @@ class _Stream(NamedTuple):
 
         return is_at_end
 
-    def _report(self, found: FoundTable) -> None:
+    def _report(self, records: FoundTable) -> None:
         """Tell the user what comes instead of a table: raise it, or call `on_error`."""
         try:
-            found.take()
+            records.take()
         except KafkaException as error:
             if error.args[0].code() == KafkaError._PARTITION_EOF:
                 return

@@ -29,7 +29,7 @@ LOCATION_FIELDS: Final = (
 )
 """The members of `_kafka` that locate a record; `offset` is its position."""
 
-_LOCATION: Final = frozenset(each.name for each in LOCATION_FIELDS)
+_LOCATION: Final = frozenset(member.name for member in LOCATION_FIELDS)
 _MEMBER: Final = f"{KAFKA_COLUMN}."
 _KAFKA: Final[Any] = KafkaColumn(METADATA_MEMBERS).field
 _ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *LOCATION_FIELDS]
@@ -98,12 +98,12 @@ class Projection:
         Raises:
             SchemaError: the schema lacks a column that is asked for, or does not fit the filter.
         """
-        found = self._plans.get(schema)
-        if found is None:
+        plan = self._plans.get(schema)
+        if plan is None:
             if len(self._plans) >= _PLANS:
                 self._plans.clear()
-            found = self._plans[schema] = self._make_plan(schema)
-        return found
+            plan = self._plans[schema] = self._make_plan(schema)
+        return plan
 
     def _make_plan(self, schema: pa.Schema) -> ReadPlan:
         names = list(schema.names if self.columns is None else self.columns)
@@ -136,7 +136,7 @@ class ReadPlan:
         self.filter_columns = filter_columns
         self._absent = set(absent)
         self._names = list(dict.fromkeys(map(_top_level, output)))
-        members = [each.name for each in schema.field(KAFKA_COLUMN).type]
+        members = [member.name for member in schema.field(KAFKA_COLUMN).type]
         self._output_members = members if KAFKA_COLUMN in output else _members(output)
         filtered = members if KAFKA_COLUMN in filter_columns else _members(filter_columns)
         needed = {*self._output_members, *filtered}
@@ -229,11 +229,11 @@ class ReadPlan:
     def matching(self, table: pa.Table, most: int) -> tuple[pa.Array, int]:
         """Return the indices of up to `most` rows that match, and how many were examined."""
         assert self.condition is not None
-        found = _matching(table, self.condition)
-        if len(found) <= most:
-            return found, table.num_rows
-        found = found.slice(0, most)
-        return found, found[-1].as_py() + 1
+        indices = _matching(table, self.condition)
+        if len(indices) <= most:
+            return indices, table.num_rows
+        indices = indices.slice(0, most)
+        return indices, indices[-1].as_py() + 1
 
     def project(self, table: pa.Table, rows: pa.Array | None = None) -> pa.Table:
         """Return all or some rows of an assembled table, in the output columns."""
@@ -274,7 +274,7 @@ def _members(names: Iterable[str]) -> list[str]:
 
 def _available_names(schema: pa.Schema) -> list[str]:
     """Return the names that can be asked for."""
-    return [*schema.names, *(_MEMBER + each.name for each in schema.field(KAFKA_COLUMN).type)]
+    return [*schema.names, *(_MEMBER + member.name for member in schema.field(KAFKA_COLUMN).type)]
 
 
 def _kafka_field(members: Sequence[pa.Field]) -> pa.Field:
@@ -300,12 +300,12 @@ def _with_absent(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
         SchemaError: `_kafka` has no such member in any segment.
     """
     known = {_MEMBER + member.name: member.with_nullable(True) for member in _ALL_MEMBERS}
-    columns = [pa.field(each, pa.null()) for each in names if not each.startswith(_MEMBER)]
-    members = [each for each in names if each.startswith(_MEMBER)]
-    for each in members:
-        if each not in known:
+    columns = [pa.field(name, pa.null()) for name in names if not name.startswith(_MEMBER)]
+    members = [name for name in names if name.startswith(_MEMBER)]
+    for member in members:
+        if member not in known:
             there_are = ", ".join(member.name for member in _ALL_MEMBERS)
-            name = each.removeprefix(_MEMBER)
+            name = member.removeprefix(_MEMBER)
             raise SchemaError(f"`{KAFKA_COLUMN}` has no member {name!r}; it has {there_are}")
     if members:
         present = schema.field(KAFKA_COLUMN).type
@@ -341,7 +341,7 @@ def _narrow(names: list[str], condition: pc.Expression, fields: Sequence[pa.Fiel
         return names
     half = len(names) // 2
     parts = names[:half], names[half:]
-    return [each for part in parts for each in _narrow(part, condition, fields)]
+    return [name for part in parts for name in _narrow(part, condition, fields)]
 
 
 def _without(fields: Sequence[pa.Field], names: set[str]) -> pa.Schema:
@@ -364,8 +364,8 @@ def binding_error(condition: pc.Expression, schema: pa.Schema) -> str:
         scanner = nothing.scanner(columns={"it": condition})
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         return str(error).partition("\n")[0]
-    found = scanner.projected_schema.field("it").type
-    return "" if pa.types.is_boolean(found) else f"it is {found}, and must be true or false"
+    arrow = scanner.projected_schema.field("it").type
+    return "" if pa.types.is_boolean(arrow) else f"it is {arrow}, and must be true or false"
 
 
 def _matching(table: pa.Table, condition: pc.Expression) -> pa.Array:

@@ -40,7 +40,9 @@ def can_skip(segment: Segment, plan: ReadPlan) -> bool:
     known = _known_bounds(segment, plan)
     if not known:
         return False
-    guarantee = reduce(and_, (_guarantee(pc.field(*path), each) for path, each in known.items()))
+    guarantee = reduce(
+        and_, (_guarantee(pc.field(*path), bounds) for path, bounds in known.items())
+    )
     return not _is_satisfiable(plan, guarantee)
 
 

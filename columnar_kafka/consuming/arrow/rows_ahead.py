@@ -85,8 +85,8 @@ def _plain_topic(messages: Sequence[Message]) -> str | None:
     May be called with 100,000 messages, hence comprehensions and no Python call per message.
     """
     topics = {message.topic() for message in messages}
-    found: Any = [message.headers() for message in messages]
-    names = {pair[0] for headers in found if headers for pair in headers}
+    all_headers: Any = [message.headers() for message in messages]
+    names = {pair[0] for headers in all_headers if headers for pair in headers}
     errors = {message.error() for message in messages}
     return (
         topics.pop()

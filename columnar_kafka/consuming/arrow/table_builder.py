@@ -134,7 +134,7 @@ class _SegmentColumns:
             kafka = self._columns.pop(KAFKA_COLUMN, None)
             if kafka is not None:
                 kafka = one_array(kafka)
-                self._members |= {each.name: kafka.field(each.name) for each in kafka.type}
+                self._members |= {member.name: kafka.field(member.name) for member in kafka.type}
         return plan.assemble(self._columns, self._members, self._rows)
 
     def _decode(self, names: list[str]) -> pa.Table:
@@ -221,7 +221,7 @@ def _columns(values: pa.Array) -> pa.Table:
     """Return records' fields as nullable columns; of values that are no records, one column."""
     if not pa.types.is_struct(values.type):
         return pa.table({"value": values})
-    fields = [each.with_nullable(True) for each in values.type]
+    fields = [field.with_nullable(True) for field in values.type]
     return pa.Table.from_arrays(values.flatten(), schema=pa.schema(fields))
 
 
@@ -243,11 +243,11 @@ def _plain_members(
         "partition": lambda: pa.array([message.partition() for message in messages], pa.int32()),
         "offset": lambda: _positions([message.offset() for message in messages]),
     }
-    return {each: make[each]() for each in wanted if each in make}
+    return {member: make[member]() for member in wanted if member in make}
 
 
-def _times(found: list[tuple[int, int]]) -> pa.Array:
-    times = [None if kind == TIMESTAMP_NOT_AVAILABLE else time for kind, time in found]
+def _times(timestamps: list[tuple[int, int]]) -> pa.Array:
+    times = [None if kind == TIMESTAMP_NOT_AVAILABLE else time for kind, time in timestamps]
     return pa.array(times, pa.int64()).cast(TIMESTAMP)
 
 
@@ -257,8 +257,8 @@ def _positions(offsets: list[int | None]) -> pa.Array:
     return pc.subtract(after, 1)
 
 
-def _headers(found: list[Any]) -> pa.Array:
-    return header_array(found) if any(found) else pa.nulls(len(found), HEADERS)
+def _headers(headers: list[Any]) -> pa.Array:
+    return header_array(headers) if any(headers) else pa.nulls(len(headers), HEADERS)
 
 
 # --- together -------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class TableBuilder:
         if schema is None or topic != (self.topic or topic):
             return False
         if schema is not self._schema and self._tables:
-            self._tables = [_promoted(each, schema) for each in self._tables]
+            self._tables = [_promoted(earlier, schema) for earlier in self._tables]
         self._tables.append(_promoted(table, schema))
         self._schema, self.topic = schema, topic
         self.rows += table.num_rows
@@ -329,21 +329,25 @@ class TableBuilder:
         if not self._tables:
             return None
         names = {key: ",".join(name) for key, name in self._names.items()}
-        found = pa.concat_tables(self._tables)
-        return found.replace_schema_metadata({TOPIC: self.topic, **names})
+        table = pa.concat_tables(self._tables)
+        return table.replace_schema_metadata({TOPIC: self.topic, **names})
 
 
 def _can_hold(grown: pa.Schema, other: pa.Schema) -> bool:
     """Say whether rows with the schema `other` can be promoted to the schema `grown`."""
-    theirs = {each.name: each for each in other}
-    same = {each.name for each in grown if each.name in theirs and each == theirs[each.name]}
+    theirs = {column.name: column for column in other}
+    same = {
+        column.name for column in grown if column.name in theirs and column == theirs[column.name]
+    }
     # Columns that were asked for and are not there are of type null.
-    before = [each for each in other if each.name not in same and not pa.types.is_null(each.type)]
-    after = [each for each in grown if each.name not in same]
+    before = [
+        column for column in other if column.name not in same and not pa.types.is_null(column.type)
+    ]
+    after = [column for column in grown if column.name not in same]
     try:
         check_growth(RecordSchema(pa.schema(before)), RecordSchema(pa.schema(after)))
-        for each in after:
-            pa.nulls(1, each.type).validate()  # of some types pyarrow makes none, or wrong ones
+        for column in after:
+            pa.nulls(1, column.type).validate()  # of some types pyarrow makes none, or wrong ones
     except (SchemaError, pa.ArrowException):
         return False  # also of a type that no segment has: it can only be the same
     return True
@@ -373,25 +377,25 @@ def _differences(stream: pa.Schema, record: pa.Schema) -> str:
     """Return which fields differ between the schemas of a stream and of a record, and how."""
     both = KAFKA_COLUMN in stream.names and KAFKA_COLUMN in record.names
     ours, theirs = _fields(stream, members=both), _fields(record, members=both)
-    found = [
+    differences = [
         f"{name} is {_type_of(ours.get(name))} in the stream and {_type_of(theirs.get(name))} here"
         for name in {**ours, **theirs}
         if _type_of(ours.get(name)) != _type_of(theirs.get(name))
     ]
-    more = [f"and {len(found) - _SHOWN} more differ"] if len(found) > _SHOWN else []
-    return "; ".join(found[:_SHOWN] + more) or "its columns are in another order"
+    more = [f"and {len(differences) - _SHOWN} more differ"] if len(differences) > _SHOWN else []
+    return "; ".join(differences[:_SHOWN] + more) or "its columns are in another order"
 
 
 def _fields(schema: pa.Schema, *, members: bool) -> dict[str, pa.Field]:
     """Return fields by name; with `members`, those of `_kafka` in its place."""
-    found: dict[str, pa.Field] = {}
+    fields: dict[str, pa.Field] = {}
     for field in schema:
         if members and field.name == KAFKA_COLUMN and pa.types.is_struct(field.type):
-            found |= {f"{KAFKA_COLUMN}.{member.name}": member for member in field.type}
+            fields |= {f"{KAFKA_COLUMN}.{member.name}": member for member in field.type}
         else:
-            found[field.name] = field
-    return found
+            fields[field.name] = field
+    return fields
 
 
-def _type_of(each: pa.Field | None) -> str:
-    return "missing" if each is None else f"{each.type}{'' if each.nullable else ' not null'}"
+def _type_of(field: pa.Field | None) -> str:
+    return "missing" if field is None else f"{field.type}{'' if field.nullable else ' not null'}"

@@ -136,14 +136,14 @@ class TableFeed:
             is_enough = self._buffer_rows(request, more, deadline, cancelled)
             if cancelled():
                 return None
-            found = self._find_next(request) if self._may_begin(deadline) else None
-            if found is not None:
-                is_short = found.rows < request.least
+            records = self._find_next(request) if self._may_begin(deadline) else None
+            if records is not None:
+                is_short = records.rows < request.least
                 if is_short and self._awaits_lookup() and self._poller.look_up(deadline):
                     continue
-                missing = request.least - found.rows if found.is_all else 0
+                missing = request.least - records.rows if records.is_all else 0
                 if not is_enough or missing <= 0:
-                    return found
+                    return records
                 more += missing  # segments that are begun in the middle were counted whole
             elif clock() >= deadline:
                 break
@@ -199,8 +199,8 @@ class TableFeed:
             if len(fetched) < count or is_enough or ahead is not counted:
                 return ahead
             # Not much more than is wanted, and than there is room for.
-            each = max(1, (buffer.nbytes - before) // len(fetched))
-            count = min(2 * count, _FETCH, buffer.room_for(each))
+            size = max(1, (buffer.nbytes - before) // len(fetched))
+            count = min(2 * count, _FETCH, buffer.room_for(size))
             timeout = 0.0
 
     def _may_begin(self, deadline: float) -> bool:
@@ -215,8 +215,8 @@ class TableFeed:
         with self._lock:
             awaiting = self._starts.awaiting_lookup
             return bool(awaiting) and any(
-                each.error() is None and partition_of(each) in awaiting
-                for each in self._buffer.buffered
+                message.error() is None and partition_of(message) in awaiting
+                for message in self._buffer.buffered
             )
 
     # --- one table ------------------------------------------------------------------------------
@@ -225,12 +225,13 @@ class TableFeed:
         """Find a table of what comes next, as far as it goes together; None of no rows."""
         with self._lock:
             self._buffer.put_back()
-            self._buffer.found = found = self._build(request)
-            if found is not None and found.is_empty:  # a filter left nothing of what was looked at
-                found.take()
+            self._buffer.found = records = self._build(request)
+            # A filter may have left nothing of what was looked at.
+            if records is not None and records.is_empty:
+                records.take()
                 self._buffer.note()
                 return None
-            return found
+            return records
 
     def _build(self, request: TableRequest) -> FoundTable | None:
         builder = TableBuilder(
@@ -260,7 +261,7 @@ class TableFeed:
                 builder.left > 0
                 and request.projection.condition is None
                 # None of them waits for where its partition begins.
-                and sum(each.messages for each in slices) == len(self._buffer.buffered)
+                and sum(part.messages for part in slices) == len(self._buffer.buffered)
             )
         if not slices:
             return None
@@ -362,7 +363,7 @@ class TableFeed:
             zip([message.partition() or 0 for message in messages], messages, strict=True)
         )
         last = {(topic, key): message for key, message in newest.items()}
-        after = {key: position.start(offset_of(each) + 1) for key, each in last.items()}
+        after = {key: position.start(offset_of(message) + 1) for key, message in last.items()}
         return _Slice(good, after, last)
 
     # --- what is handed out ---------------------------------------------------------------------
@@ -370,13 +371,13 @@ class TableFeed:
     def _pass(self, slices: list[_Slice]) -> Progress:
         """Return what to record once a table of these slices has been handed out."""
         progress = Progress(self._buffer.open)
-        for each in slices:
-            for key, after in each.after.items():
-                progress.pass_message(each.last[key], after)
-            if each.opened is not None:
-                self._feed.note_opened(each.opened, each.committed)
-                progress.pass_records(each.opened, each.after[each.opened.key])
-        progress.messages = sum(each.messages for each in slices)
+        for part in slices:
+            for key, after in part.after.items():
+                progress.pass_message(part.last[key], after)
+            if part.opened is not None:
+                self._feed.note_opened(part.opened, part.committed)
+                progress.pass_records(part.opened, part.after[part.opened.key])
+        progress.messages = sum(part.messages for part in slices)
         return progress
 
     def _failed(self, span: Span, error: KafkaException) -> FoundTable:

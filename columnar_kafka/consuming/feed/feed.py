@@ -376,9 +376,9 @@ class Feed:
         while True:
             with self.lock:
                 self.buffer.put_back()
-                self.buffer.found = found = self._find_segment()
-            if found is not None:
-                segment: Segment | None = found.take()
+                self.buffer.found = next_segment = self._find_segment()
+            if next_segment is not None:
+                segment: Segment | None = next_segment.take()
                 if segment is not None:
                     return segment
             elif is_over:

@@ -81,7 +81,7 @@ class FetchBuffer:
         arrived, parked = list(self.arrived), self.parked
         buffered = arrived
         if self.paused or self.to_refetch:
-            buffered, parked = [], {key: list(each) for key, each in parked.items()}
+            buffered, parked = [], {key: list(messages) for key, messages in parked.items()}
             for message in arrived:
                 key = partition_of(message)
                 if not has_offset(message) or key not in self.paused | self.to_refetch.keys():
@@ -127,7 +127,7 @@ class FetchBuffer:
         self._ends.pop(key, None)
         self.to_refetch.pop(key, None)
         if self._turn.is_mine:  # a callback: what came before it
-            arrived = [each for each in self.arrived if partition_of(each) != key]
+            arrived = [message for message in self.arrived if partition_of(message) != key]
             self.arrived.__init__(arrived)  # type: ignore[misc]
         opened = None if self.open is None or self.open.key == key else self.open
         self._replace(*self._without(key), opened)
@@ -149,7 +149,7 @@ class FetchBuffer:
             opened = None
         mine = self.parked.get(key, []) + mine
         buffered, parked = self._without(key)
-        first = next((offset_of(each) for each in mine if each.error() is None), -1)
+        first = next((offset_of(message) for message in mine if message.error() is None), -1)
         if first < 0 or sum(map(bytes_of, [mine, *parked.values()])) < MOST_BYTES:
             self._replace(buffered, {**parked, key: mine}, opened)
         else:
@@ -175,7 +175,7 @@ class FetchBuffer:
     ) -> tuple[list[confluent_kafka.Message], dict[Partition, list[confluent_kafka.Message]]]:
         """Return what is buffered and what is parked of all other partitions."""
         buffered = [message for message in self.buffered if partition_of(message) != key]
-        return buffered, {each: parked for each, parked in self.parked.items() if each != key}
+        return buffered, {other: parked for other, parked in self.parked.items() if other != key}
 
     def _replace(
         self,
@@ -249,7 +249,7 @@ class FetchBuffer:
             return
         first = left[0]
         sources = [first.source] if first.opened is None else []
-        sources += [each.source for last, each in pairwise(left) if each.source is not last.source]
+        sources += [part.source for last, part in pairwise(left) if part.source is not last.source]
         at = first.at + ready.handled - first.begin
         self._replace([*sources, *self.buffered], self.parked, first.opened, at=at)
 
@@ -278,8 +278,8 @@ class FetchBuffer:
         self._ends |= progress.ends
         ready.handled, ready.handled_parts = taken, parts
 
-    def _note_found(self, found: Found) -> None:
-        progress = found.progress
+    def _note_found(self, taken: Found) -> None:
+        progress = taken.progress
         if progress is None:
             self.found = None
             return
@@ -334,7 +334,7 @@ class FetchBuffer:
             source for n, source in enumerate(sources) if not n or source is not sources[n - 1]
         ]
         waiting = chain(sources, *self.parked.values(), self.buffered)
-        return [each for each in waiting if each.error() is None]
+        return [message for message in waiting if message.error() is None]
 
     def next_offsets(self) -> dict[Partition, int]:
         """Return the offsets behind the last message of each partition; nothing is ready."""
@@ -354,7 +354,7 @@ class FetchBuffer:
     def forget_ends(self) -> bool:
         """Forget every end that was reached; say whether there was any."""
         self.put_back()
-        left = [each for each in self.buffered if not is_partition_end(each)]
+        left = [message for message in self.buffered if not is_partition_end(message)]
         if not self._ends and len(left) == len(self.buffered):
             return False
         self._ends.clear()

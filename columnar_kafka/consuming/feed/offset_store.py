@@ -52,13 +52,13 @@ class OffsetStore:
         """
         same = [known for (name, _), known in self.segments.items() if name == topic]
         mine = self.segments.get((topic, partition))
-        recent = [list(each.items())[-_RECENT:] for each in ([mine] if mine else same)]
+        recent = [list(segments.items())[-_RECENT:] for segments in ([mine] if mine else same)]
         rows = span = 0
-        for each in filter(None, recent):
-            offsets = [offset for offset, _ in each]
-            between = max(offsets) - min(offsets) + 1 - len(each)
-            rows += sum(count for _, (_, count) in each) + between
-            span += len(each) + between
+        for segments in filter(None, recent):
+            offsets = [offset for offset, _ in segments]
+            between = max(offsets) - min(offsets) + 1 - len(segments)
+            rows += sum(count for _, (_, count) in segments) + between
+            span += len(segments) + between
         return rows / span if span else 1.0
 
     def hand_out(self, after: dict[Partition, int], epochs: dict[Partition, int | None]) -> None:
@@ -100,9 +100,9 @@ class OffsetStore:
             committable for committable in self.committables(stored) if self._is_due(committable)
         ]
 
-    def _is_due(self, each: TopicPartition) -> bool:
-        at, _ = position.resume(each.offset, each.metadata)
-        return at > self._committed.get(key_of(each), OFFSET_INVALID)
+    def _is_due(self, partition: TopicPartition) -> bool:
+        at, _ = position.resume(partition.offset, partition.metadata)
+        return at > self._committed.get(key_of(partition), OFFSET_INVALID)
 
     def mark_committed(self, offsets: Iterable[TopicPartition]) -> None:
         """Note the group's committed offsets, with their metadata, as Kafka returned them."""

@@ -218,8 +218,8 @@ class Poller:
         expected = buffer.next_offsets()
         if self._partition_eof:  # the event may be what was lost
             self.refetch_ends()
-        for each in self._broker.position(assigned):
-            key, after = key_of(each), each.offset
+        for partition in self._broker.position(assigned):
+            key, after = key_of(partition), partition.offset
             if key not in expected and key in self._offsets.delivered:
                 expected[key] = position.unpack(self._offsets.delivered[key]).offset
             begin = expected.get(key, -1)
@@ -249,8 +249,10 @@ class Poller:
     def _throttle(self) -> None:
         """Fetch no more. Called again, it includes partitions that came or were resumed since."""
         paused = self._buffer.paused
-        assigned = [each for each in self._broker.assignment() if key_of(each) not in paused]
-        self._throttled |= {key_of(each): each for each in assigned}
+        assigned = [
+            partition for partition in self._broker.assignment() if key_of(partition) not in paused
+        ]
+        self._throttled |= {key_of(partition): partition for partition in assigned}
         self._broker.pause(assigned)
 
     def _unthrottle(self) -> None:
@@ -272,7 +274,7 @@ class Poller:
             back = self._starts.reassigned(keys)
         if back:
             with suppress(KafkaException):
-                self._broker.committed([TopicPartition(*each) for each in back], _SHORTEST_LOOKUP)
+                self._broker.committed([TopicPartition(*key) for key in back], _SHORTEST_LOOKUP)
                 self.look_up(self._clock())
 
     def look_up(self, deadline: float) -> bool:
@@ -292,13 +294,13 @@ class Poller:
         asked = [TopicPartition(*key) for key in keys]
         timeout = max(_SHORTEST_LOOKUP, min(_LONGEST_LOOKUP, deadline - self._clock()))
         try:
-            found = self._broker.committed(asked, timeout)
+            offsets = self._broker.committed(asked, timeout)
         except KafkaException as error:
             if error.args[0].retriable() or error.args[0].code() in _RETRIABLE:
                 return False
-            found = []  # the offsets stay unknown: segments are read from their first row
+            offsets = []  # the offsets stay unknown: segments are read from their first row
         with self._lock:
-            self._starts.looked_up(keys, found)
+            self._starts.looked_up(keys, offsets)
         return True
 
     def skip_gaps(self, keys: Iterable[Partition] | None = None) -> None:
@@ -318,14 +320,14 @@ class Poller:
         idle = [TopicPartition(*key) for key in asked - waiting]
         delivered = self._offsets.delivered
         skipped = []
-        for each in self._broker.position(idle) if idle else ():
-            key, at = key_of(each), position.start(each.offset)
+        for partition in self._broker.position(idle) if idle else ():
+            key, at = key_of(partition), position.start(partition.offset)
             before = delivered.get(key)
-            if before is None and self._starts.is_stale(key, each.offset):
+            if before is None and self._starts.is_stale(key, partition.offset):
                 continue
             self._starts.forget_stale(key)
             if at > (OFFSET_INVALID if before is None else before):
-                skipped.append((key, at, each.leader_epoch))
+                skipped.append((key, at, partition.leader_epoch))
         self._buffer.note_skipped(skipped)
 
     def fetched(self) -> dict[Partition, tuple[list[confluent_kafka.Message], int]]:
@@ -337,8 +339,8 @@ class Poller:
             return {}
         self._buffer.note()
         waiting: dict[Partition, list[confluent_kafka.Message]] = {}
-        for each in self._buffer.waiting():
-            waiting.setdefault(partition_of(each), []).append(each)
+        for message in self._buffer.waiting():
+            waiting.setdefault(partition_of(message), []).append(message)
         known = [TopicPartition(*key) for key in waiting.keys() - self._buffer.to_refetch.keys()]
         after = self._broker.position(known) if known else []
-        return {(key := key_of(each)): (waiting[key], each.offset) for each in after}
+        return {(key := key_of(partition)): (waiting[key], partition.offset) for partition in after}

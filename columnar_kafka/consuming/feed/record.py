@@ -117,13 +117,13 @@ def records(
         except native.core.PanicError:
             pass  # the same in Python
     new = Record.__new__
-    found: list[Message] = []
+    messages: list[Message] = []
     for parts in zip(count(first), values, keys, times, headers, strict=False):
         record = new(Record)
         record._context = context  # noqa: SLF001 - without __init__
         record._position, record._value, record._key, record._time, record._headers = parts  # noqa: SLF001 - without __init__
-        found.append(record)
-    return found
+        messages.append(record)
+    return messages
 
 
 _MAKER: Final = record_maker(Record)

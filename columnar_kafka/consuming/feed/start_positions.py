@@ -85,7 +85,9 @@ class StartPositions:
 
         librdkafka forgets them in a thread of its own, some time after the assignment.
         """
-        self.stale |= {key_of(each): each.offset for each in before if each.offset >= 0}
+        self.stale |= {
+            key_of(partition): partition.offset for partition in before if partition.offset >= 0
+        }
 
     def is_stale(self, key: Partition, offset: int) -> bool:
         """Say whether a position of librdkafka's may be an earlier assignment's."""
@@ -107,12 +109,16 @@ class StartPositions:
         self._committed.pop(key, None)
         self.awaiting_lookup.discard(key)
 
-    def looked_up(self, keys: set[Partition], found: Iterable[TopicPartition]) -> None:
+    def looked_up(self, keys: set[Partition], offsets: Iterable[TopicPartition]) -> None:
         """Note what Kafka has answered for partitions: the offsets their group has committed."""
-        found = [each for each in found if key_of(each) in self.awaiting_lookup]
+        offsets = [partition for partition in offsets if key_of(partition) in self.awaiting_lookup]
         # The metadata is left out: its row counts once the segment that it names has come.
-        self._offsets.mark_committed(TopicPartition(*key_of(each), each.offset) for each in found)
-        self._committed |= {key_of(each): each for each in found if each.error is None}
+        self._offsets.mark_committed(
+            TopicPartition(*key_of(partition), partition.offset) for partition in offsets
+        )
+        self._committed |= {
+            key_of(partition): partition for partition in offsets if partition.error is None
+        }
         self.awaiting_lookup -= keys
 
     def has_any(self) -> bool:

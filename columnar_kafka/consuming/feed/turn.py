@@ -116,5 +116,5 @@ class Turn:
     def _wake(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
-        for each in waiting.values():
-            each.release()
+        for lock in waiting.values():
+            lock.release()

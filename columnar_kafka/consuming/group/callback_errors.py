@@ -66,7 +66,7 @@ def _last_of(errors: Iterable[BaseException]) -> BaseException:
 
     An exception that ends the program comes last: code that handles errors must not handle it.
     """
-    last, *others = sorted(errors, key=lambda each: isinstance(each, Exception), reverse=True)
+    last, *others = sorted(errors, key=lambda error: isinstance(error, Exception), reverse=True)
     for error in others:
         chain = _context_of(error)
         if not any(known is link for known in _context_of(last) for link in chain):

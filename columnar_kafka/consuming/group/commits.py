@@ -193,11 +193,11 @@ class Commits:
 
     def _stored(self) -> list[TopicPartition]:
         """Return all assigned partitions, as librdkafka does; without an offset if none is due."""
-        wanted = {key_of(each): each for each in self._uncommitted()}
+        wanted = {key_of(partition): partition for partition in self._uncommitted()}
         assigned = self._broker.assignment()
         return [
-            wanted.get(key_of(each), TopicPartition(each.topic, each.partition))
-            for each in assigned
+            wanted.get(key_of(partition), TopicPartition(partition.topic, partition.partition))
+            for partition in assigned
         ]
 
 

@@ -202,11 +202,11 @@ class GroupMembership:
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are assigned, with the positions they were assigned with."""
-        found = self._feed.run_alone(self._base.assignment)
-        for each in found:
-            begun = self._feed.assigned_at(key_of(each))
-            each.offset = position.start(each.offset) if begun is None else begun
-        return found
+        partitions = self._feed.run_alone(self._base.assignment)
+        for partition in partitions:
+            begun = self._feed.assigned_at(key_of(partition))
+            partition.offset = position.start(partition.offset) if begun is None else begun
+        return partitions
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions and no others, from positions where they have one."""
@@ -265,7 +265,7 @@ class GroupMembership:
 
     def _incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         self._answer()
-        before = {key_of(each) for each in self._broker.assignment()}
+        before = {key_of(partition) for partition in self._broker.assignment()}
         if self._rebalance is Rebalance.REVOKING:  # the group goes on once they are given back
             self._commit(before)
 

@@ -61,15 +61,15 @@ def wait_for_rows(
     """
     deadline, shown = time.monotonic() + _LAND_SECONDS, 0
     while True:
-        found = rows(folder)
-        advance(found - shown)
-        shown = found
-        if found >= wanted:
+        landed = rows(folder)
+        advance(landed - shown)
+        shown = landed
+        if landed >= wanted:
             return
         check()
         if time.monotonic() > deadline:
             raise NotLandedError(
-                f"after {_LAND_SECONDS:.0f} s {found:,} of {wanted:,} rows are in the lake"
+                f"after {_LAND_SECONDS:.0f} s {landed:,} of {wanted:,} rows are in the lake"
             )
         time.sleep(_POLL_SECONDS)
 
@@ -87,7 +87,7 @@ def by_polars(folder: Path) -> pa.Table:
 def check(expected: pa.Table, seen: pa.Table) -> compare.Comparison:
     """Compare the table that a reader saw with the produced records."""
     try:
-        found = records.from_lake(seen)
+        converted = records.from_lake(seen)
     except records.UnexpectedError as error:
         return compare.refused(expected, seen.num_rows, str(error))
-    return compare.compare(expected, found)
+    return compare.compare(expected, converted)

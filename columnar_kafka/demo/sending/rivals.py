@@ -66,8 +66,8 @@ def measure(
         if len(runs) != ROUNDS * len(formats.ALL):
             raise MeasuringError(f"the measured process failed:\n{tail(log, lines=5)}")
     return [
-        Rival(each.name, tuple(run for run in runs if run.format == each.name))
-        for each in formats.ALL
+        Rival(record_format.name, tuple(run for run in runs if run.format == record_format.name))
+        for record_format in formats.ALL
     ]
 
 
@@ -88,26 +88,26 @@ def main(bootstrap_servers: str, topics: str, rows: str, output: str) -> None:
     prepared = list(chain.from_iterable(records.iterate(table)))
     gc.freeze()  # the rows would be walked again and again, in favour of whoever makes less garbage
     place = json.loads(topics)
-    for each in formats.ALL:
-        run(each, bootstrap_servers, place[each.name], prepared[:_WARM_UP_ROWS])
+    for record_format in formats.ALL:
+        run(record_format, bootstrap_servers, place[record_format.name], prepared[:_WARM_UP_ROWS])
     size = -(-len(prepared) // ROUNDS)
     for turn in range(ROUNDS):
         part = prepared[turn * size : (turn + 1) * size]
-        for each in formats.ALL[turn:] + formats.ALL[:turn]:
-            done = run(each, bootstrap_servers, place[each.name], part)
+        for record_format in formats.ALL[turn:] + formats.ALL[:turn]:
+            done = run(record_format, bootstrap_servers, place[record_format.name], part)
             with Path(output).open("a") as file:
                 file.write(json.dumps(asdict(done)) + "\n")
 
 
-def run(each: Format, bootstrap_servers: str, topic: str, prepared: list[Record]) -> Run:
+def run(record_format: Format, bootstrap_servers: str, topic: str, prepared: list[Record]) -> Run:
     """Send the records once; the clocks run from the first `produce` to the last report.
 
     Raises:
         DeliveryError: a record was not delivered.
     """
-    reports, wire, encode = send.Reports(), send.Wire(), each.encoder()
-    producer = each.producer({"bootstrap.servers": bootstrap_servers} | wire.config)
-    if each.columnar:
+    reports, wire, encode = send.Reports(), send.Wire(), record_format.encoder()
+    producer = record_format.producer({"bootstrap.servers": bootstrap_servers} | wire.config)
+    if record_format.columnar:
         producer.set_schema(topic, records.avro_schema())  # type: ignore[attr-defined]
     else:
         producer.list_topics(topic)  # connected before the clock starts, as the other is
@@ -119,7 +119,7 @@ def run(each: Format, bootstrap_servers: str, topic: str, prepared: list[Record]
     sent, _ = wire.settle(producer)
     producer.close()
     reports.check(len(prepared))
-    return Run(each.name, len(prepared), sent, cpu, wall)
+    return Run(record_format.name, len(prepared), sent, cpu, wall)
 
 
 if __name__ == "__main__":

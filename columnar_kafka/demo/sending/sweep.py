@@ -45,27 +45,35 @@ def sweep(cluster: Cluster, table: pa.Table, *, advance: Callable[[int], None]) 
     most = min(table.num_rows, BATCH_ROWS[-1])
     prepared = list(chain.from_iterable(records.iterate(table.slice(0, most))))
     points = []
-    for each in formats.ALL:
+    for record_format in formats.ALL:
         topic = cluster.topic(f"sweep-{len(cluster.topics)}", 1, TOPIC_CONFIG)
-        encode = each.encoder()
+        encode = record_format.encoder()
         encoded = [record._replace(value=encode(record.value)) for record in prepared]
         for batch_rows in sizes(most):
             rows = min(most, batch_rows * _MOST_BATCHES)
             rows -= rows % batch_rows
             points.append(
-                _measure(each, cluster.bootstrap_servers, topic, batch_rows, encoded[:rows])
+                _measure(
+                    record_format, cluster.bootstrap_servers, topic, batch_rows, encoded[:rows]
+                )
             )
             advance(1)
     return points
 
 
 def _measure(
-    each: Format, bootstrap_servers: str, topic: str, batch_rows: int, encoded: list[Record]
+    record_format: Format,
+    bootstrap_servers: str,
+    topic: str,
+    batch_rows: int,
+    encoded: list[Record],
 ) -> Point:
     reports, wire = send.Reports(), send.Wire()
-    config = {"bootstrap.servers": bootstrap_servers} | wire.config | _batches(each, batch_rows)
-    producer = each.producer(config)
-    if each.columnar:
+    config = (
+        {"bootstrap.servers": bootstrap_servers} | wire.config | _batches(record_format, batch_rows)
+    )
+    producer = record_format.producer(config)
+    if record_format.columnar:
         producer.set_schema(topic, records.avro_schema())  # type: ignore[attr-defined]
     for part in _batched(encoded, batch_rows):
         send.send(producer, topic, part, encode=lambda value: value, reports=reports, partition=0)
@@ -73,13 +81,13 @@ def _measure(
     sent, batches = wire.settle(producer)
     producer.close()
     reports.check(len(encoded))
-    return Point(each.name, batch_rows, len(encoded), batches, sent)
+    return Point(record_format.name, batch_rows, len(encoded), batches, sent)
 
 
-def _batches(each: Format, batch_rows: int) -> dict[str, Any]:
+def _batches(record_format: Format, batch_rows: int) -> dict[str, Any]:
     """The settings that make every batch one of `batch_rows`."""
     lifted = {"message.max.bytes": _LARGE, "batch.size": _LARGE}
-    if each.columnar:
+    if record_format.columnar:
         own = {
             "columnar.segment.rows": batch_rows,
             "columnar.segment.bytes": _LARGE,

@@ -112,7 +112,7 @@ class MemoryKafka:
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic."""
         with self.lock:
-            return {name: len(each.partitions) for name, each in self.by_name.items()}
+            return {name: len(topic.partitions) for name, topic in self.by_name.items()}
 
     def partitions(self, topic: str) -> int | None:
         """Return a topic's number of partitions, or None when it is unknown."""
@@ -121,10 +121,10 @@ class MemoryKafka:
     def limits(self, topic: str) -> TopicLimits:
         """Return a topic's limits; all None for an unknown topic."""
         with self.lock:
-            found = self.by_name.get(topic)
-            if found is None:
+            known = self.by_name.get(topic)
+            if known is None:
                 return TopicLimits()
-            return TopicLimits(len(found.partitions), found.compacted, found.max_message_bytes)
+            return TopicLimits(len(known.partitions), known.compacted, known.max_message_bytes)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class MemoryKafka:
             KeyError, IndexError: there is no such partition.
         """
         with self.lock:
-            found = self.by_name[topic].partitions[partition].visible(committed=False)
-        return [stored.message(topic, partition, offset) for offset, stored in found]
+            visible = self.by_name[topic].partitions[partition].visible(committed=False)
+        return [stored.message(topic, partition, offset) for offset, stored in visible]
 
     def arrived(self, topic: str, *, committed: bool = True) -> list[Message]:
         """Return the messages of all partitions of a topic, in the order in which they arrived.
@@ -193,10 +193,10 @@ class MemoryKafka:
 
     def log(self, topic: str, partition: int) -> PartitionLog | None:
         """Return a partition, to be used while holding `lock`, or None."""
-        found = self.by_name.get(topic)
-        if found is None or not 0 <= partition < len(found.partitions):
+        known = self.by_name.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
             return None
-        return found.partitions[partition]
+        return known.partitions[partition]
 
     def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
         """Return the offset after the last message; 0 for an unknown partition."""
@@ -213,8 +213,8 @@ class MemoryKafka:
     def committed(self, group: str, topic: str, partition: int) -> TopicPartition:
         """Return a group's committed offset with its metadata; OFFSET_INVALID if there is none."""
         with self.lock:
-            found = self._committed.get((group, topic, partition))
-            return TopicPartition(topic, partition) if found is None else copy_of(found)
+            offset = self._committed.get((group, topic, partition))
+            return TopicPartition(topic, partition) if offset is None else copy_of(offset)
 
     def commit(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Commit offsets with their metadata for a group."""
@@ -265,8 +265,10 @@ class MemoryKafka:
         self.changed.notify_all()
 
 
-def copy_of(each: TopicPartition) -> TopicPartition:
+def copy_of(partition: TopicPartition) -> TopicPartition:
     """Return a copy of a partition with its offset and metadata."""
-    if each.metadata is None:
-        return TopicPartition(each.topic, each.partition, each.offset)
-    return TopicPartition(each.topic, each.partition, each.offset, each.metadata)
+    if partition.metadata is None:
+        return TopicPartition(partition.topic, partition.partition, partition.offset)
+    return TopicPartition(
+        partition.topic, partition.partition, partition.offset, partition.metadata
+    )

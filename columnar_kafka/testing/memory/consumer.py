@@ -129,7 +129,7 @@ class MemoryConsumer:
         with self._lock:
             self.membership.subscribe(topics, callbacks)
             missing = set(topics) - set(self._kafka.topics())
-            for topic in sorted(each for each in missing if not each.startswith("^")):
+            for topic in sorted(topic for topic in missing if not topic.startswith("^")):
                 self.events.append(_unavailable(topic))
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class MemoryConsumer:
             KafkaException: a partition occurs twice; nothing changes.
         """
         given = list(partitions)
-        if len({key_of(each) for each in given}) < len(given):
+        if len({key_of(partition) for partition in given}) < len(given):
             raise _failed("Failed to set assignment", KafkaError._INVALID_ARG)
         self._commit_stored()
         with self._lock:
@@ -285,10 +285,10 @@ class MemoryConsumer:
             with self._lock:
                 step = self.membership.step()
                 if step is None:
-                    found = self._fetch()
+                    message = self._fetch()
                     left = deadline - time.monotonic()
-                    if found is not None or left <= 0:
-                        return found
+                    if message is not None or left <= 0:
+                        return message
                     change = self._changed.expect()
             if step is None:
                 self._changed.wait(change, left)
@@ -299,9 +299,9 @@ class MemoryConsumer:
         if self.events:
             return self.events.popleft()
         for key in [key for key in self.next_offsets if key not in self.paused]:
-            found = self._fetch_from(key)
-            if found is not None:
-                return found
+            message = self._fetch_from(key)
+            if message is not None:
+                return message
         return self.events.popleft() if self.events else None
 
     def _fetch_from(self, key: Partition) -> Message | None:
@@ -357,7 +357,7 @@ class MemoryConsumer:
         Raises:
             KafkaException: there is no such partition.
         """
-        found = []
+        offsets = []
         with self._lock:
             for partition in partitions:
                 key = self._known(partition, "Failed to get offsets")
@@ -369,8 +369,8 @@ class MemoryConsumer:
                     if partition.offset in ends
                     else log.at_time(partition.offset)
                 )
-                found.append(TopicPartition(*key, at))
-        return found
+                offsets.append(TopicPartition(*key, at))
+        return offsets
 
     def _known(self, partition: TopicPartition, what: str) -> Partition:
         key = key_of(partition)
@@ -408,7 +408,7 @@ class MemoryConsumer:
         if error is None:
             self._kafka.commit(self._group, named)
             with self._lock:
-                self._done |= {key_of(each): each.offset for each in named}
+                self._done |= {key_of(offset): offset.offset for offset in named}
         elif not asynchronous:
             raise KafkaException(error)
         done = [copy_of(offset) for offset in offsets]
@@ -439,7 +439,7 @@ class MemoryConsumer:
             known = [offset for offset in offsets if key_of(offset) in self.next_offsets]
             if offsets and not known:
                 raise _failed("StoreOffsets failed", KafkaError._UNKNOWN_PARTITION)
-            self._stored |= {key_of(each): each.offset for each in known}
+            self._stored |= {key_of(offset): offset.offset for offset in known}
 
     def commit_stored(self, *, asynchronous: bool) -> list[TopicPartition] | None:
         """Commit stored offsets that are greater than the committed ones; see `commit`."""
@@ -461,7 +461,7 @@ class MemoryConsumer:
     def _commit_stored(self, keys: Iterable[Partition] | None = None) -> None:
         """Commit as auto-commit does: nothing stored is no error."""
         wanted = self._uncommitted(self.next_offsets if keys is None else keys)
-        if self._auto_commit is not None and any(each.offset >= 0 for each in wanted):
+        if self._auto_commit is not None and any(offset.offset >= 0 for offset in wanted):
             self.commit(wanted, asynchronous=True)
 
     def _run_commit_callbacks(self) -> None:

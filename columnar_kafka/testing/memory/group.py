@@ -32,7 +32,8 @@ class Member:
     def wants(self, topic: str) -> bool:
         """Say whether it has subscribed to a topic; `^` begins a regular expression."""
         return any(
-            re.match(each, topic) if each.startswith("^") else each == topic for each in self.topics
+            re.match(pattern, topic) if pattern.startswith("^") else pattern == topic
+            for pattern in self.topics
         )
 
 
@@ -125,5 +126,7 @@ def share_in_turns(members: Mapping[str, Member], topics: Mapping[str, int]) -> 
     turn = cycle(sorted(members))
     for topic, partitions in sorted(topics.items()):
         for number in range(partitions):
-            share[next(each for each in turn if members[each].wants(topic))].append((topic, number))
+            share[next(member for member in turn if members[member].wants(topic))].append(
+                (topic, number)
+            )
     return share

@@ -111,9 +111,9 @@ class PartitionLog:
         """Return the first visible message from `offset` on; None and the end without one."""
         end = self.end(committed=committed)
         for at in range(offset, end):
-            found = self._entries[at]
-            if found is not None and not (committed and _is_aborted(found)):
-                return at, found
+            entry = self._entries[at]
+            if entry is not None and not (committed and _is_aborted(entry)):
+                return at, entry
         return max(offset, end), None
 
     def at_time(self, timestamp: int) -> int:
@@ -125,12 +125,12 @@ class PartitionLog:
 
     def visible(self, *, committed: bool) -> list[tuple[int, StoredMessage]]:
         """Return all messages that a consumer would see, with their offsets."""
-        found = []
+        messages = []
         offset, stored = self.find(0, committed=committed)
         while stored is not None:
-            found.append((offset, stored))
+            messages.append((offset, stored))
             offset, stored = self.find(offset + 1, committed=committed)
-        return found
+        return messages
 
 
 def _is_aborted(stored: StoredMessage) -> bool:

@@ -60,8 +60,8 @@ class Membership:
         """Return the group metadata for `MemoryProducer.send_offsets`."""
         with self._lock:
             member = self._member
-            found = ("", -1) if member is None else (member.id, member.generation)
-        return "\0".join((self._name, found[0], str(found[1]))).encode()
+            identity = ("", -1) if member is None else (member.id, member.generation)
+        return "\0".join((self._name, identity[0], str(identity[1]))).encode()
 
     @property
     def group(self) -> ConsumerGroup:
