@@ -84,9 +84,9 @@ def _early_bound(owner: type) -> list[str]:
     """
     return [
         name
-        for name, var in vars(owner).items()
-        if hasattr(var, "_self_wrapper")
-        and any(vars(base).get(name) is var.__wrapped__ for base in owner.__mro__[1:])
+        for name, member in vars(owner).items()
+        if hasattr(member, "_self_wrapper")
+        and any(vars(base).get(name) is member.__wrapped__ for base in owner.__mro__[1:])
     ]
 
 

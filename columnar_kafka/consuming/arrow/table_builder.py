@@ -328,7 +328,7 @@ class TableBuilder:
         """Return the rows; None where there are none."""
         if not self._tables:
             return None
-        names = {key: ",".join(name) for key, name in self._names.items()}
+        names = {key: ",".join(seen) for key, seen in self._names.items()}
         table = pa.concat_tables(self._tables)
         return table.replace_schema_metadata({TOPIC: self.topic, **names})
 

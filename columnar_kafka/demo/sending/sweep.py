@@ -33,7 +33,7 @@ TOPIC_CONFIG: Final = {"max.message.bytes": str(_LARGE + 1_000_000)}
 
 def sizes(rows: int) -> list[int]:
     """The batch sizes that so many rows can fill."""
-    return [row for row in BATCH_ROWS if row <= rows]
+    return [size for size in BATCH_ROWS if size <= rows]
 
 
 def sweep(cluster: Cluster, table: pa.Table, *, advance: Callable[[int], None]) -> list[Point]:
