@@ -23,8 +23,8 @@ app = typer.Typer(
 
 def run() -> None:
     """Run the command that the command line names, with its signals handled, and exit."""
-    for each in signal.SIGINT, signal.SIGTERM:
-        signal.signal(each, end)
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, end)
     app()
 
 

@@ -57,19 +57,23 @@ def show(
     Ends with 1 if something does: the table was restored, or cannot take files.
     """
     with failures():
-        found = _open(table, options).read()
+        table_fences = _open(table, options).read()
     if as_json:
-        typer.echo(json.dumps(_described(found, topic)))
+        typer.echo(json.dumps(_described(table_fences, topic)))
     else:
-        typer.echo(f"version {found.version}" if found.fences else "nothing has landed")
-        for name in _selected(found, topic):
-            where = found.fences[name].partition_address
+        typer.echo(
+            f"version {table_fences.version}" if table_fences.fences else "nothing has landed"
+        )
+        for name in _selected(table_fences, topic):
+            where = table_fences.fences[name].partition_address
             typer.echo(
                 "{where}  from {first}, next {next}, last segment {segment}, "
-                "topic id {topic_id}, cluster {cluster}".format(where=where, **_fields(found, name))
+                "topic id {topic_id}, cluster {cluster}".format(
+                    where=where, **_fields(table_fences, name)
+                )
             )
-    if found.problem:
-        fail(found.problem)
+    if table_fences.problem:
+        fail(table_fences.problem)
 
 
 @app.command()
@@ -107,16 +111,18 @@ def reset(
         if not yes:
             typer.confirm("Commit this?", abort=True, err=True)
         opened.reset(moves, force=force)
-        found = opened.read()
-    typer.echo(json.dumps(_described(found, None)) if as_json else f"version {found.version}")
+        table_fences = opened.read()
+    typer.echo(
+        json.dumps(_described(table_fences, None)) if as_json else f"version {table_fences.version}"
+    )
 
 
 def _open(table: str, options: TableOptions) -> FenceTable:
     return FenceTable(options.format, table, **options.opening())
 
 
-def _only_topic(found: TableFences, topic: str | None) -> str:
-    topics = {fence.topic for fence in found.fences.values()} if topic is None else {topic}
+def _only_topic(table_fences: TableFences, topic: str | None) -> str:
+    topics = {fence.topic for fence in table_fences.fences.values()} if topic is None else {topic}
     if len(topics) != 1:
         raise typer.BadParameter(
             f"the table has {', '.join(sorted(topics)) or 'no topic'}: name one",
@@ -133,16 +139,23 @@ def _move(place: str, before: int, after: int) -> str:
     return f"{place}  {before}: stays"
 
 
-def _selected(found: TableFences, topic: str | None) -> list[str]:
-    names = [name for name, fence in found.fences.items() if topic in (None, fence.topic)]
-    return sorted(names, key=lambda name: (found.fences[name].topic, found.fences[name].partition))
+def _selected(table_fences: TableFences, topic: str | None) -> list[str]:
+    names = [name for name, fence in table_fences.fences.items() if topic in (None, fence.topic)]
+    return sorted(
+        names,
+        key=lambda name: (table_fences.fences[name].topic, table_fences.fences[name].partition),
+    )
 
 
-def _fields(found: TableFences, name: str) -> dict[str, Any]:
+def _fields(table_fences: TableFences, name: str) -> dict[str, Any]:
     _, cluster, topic_id, _ = name.split(":")
-    return {**asdict(found.fences[name]), "topic_id": topic_id, "cluster": cluster}
+    return {**asdict(table_fences.fences[name]), "topic_id": topic_id, "cluster": cluster}
 
 
-def _described(found: TableFences, topic: str | None) -> Mapping[str, Any]:
-    fences = [_fields(found, name) for name in _selected(found, topic)]
-    return {"version": found.version, "problem": found.problem or None, "fences": fences}
+def _described(table_fences: TableFences, topic: str | None) -> Mapping[str, Any]:
+    fences = [_fields(table_fences, name) for name in _selected(table_fences, topic)]
+    return {
+        "version": table_fences.version,
+        "problem": table_fences.problem or None,
+        "fences": fences,
+    }

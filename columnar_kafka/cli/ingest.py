@@ -229,6 +229,6 @@ def _run(service: IngestService) -> dict[str, IngestStats]:
         signal.signal(number, end)
         service.stop()
 
-    for each in signal.SIGINT, signal.SIGTERM:
-        signal.signal(each, stop)
+    for signal_number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(signal_number, stop)
     return service.run()

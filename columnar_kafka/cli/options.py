@@ -95,7 +95,7 @@ def _parsed(path: Path, option: str, parse: Callable[[str], T]) -> T:
 def _as_option(value: Any, *, repeats: bool) -> Any:
     """Return a value of TOML as an option has it; a table is for options of key=value."""
     if isinstance(value, dict):
-        return [HiddenText(f"{key}={_as_text(each)}") for key, each in _flat(value)]
+        return [HiddenText(f"{key}={_as_text(setting)}") for key, setting in _flat(value)]
     return [value] if repeats and not isinstance(value, list) else value
 
 
@@ -103,7 +103,7 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield keys and values: TOML takes a dotted key without quotes for a table in the table."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from ((f"{key}.{inner}", each) for inner, each in _flat(value))
+            yield from ((f"{key}.{inner}", setting) for inner, setting in _flat(value))
         else:
             yield key, value
 
@@ -334,12 +334,12 @@ def pairs(texts: list[str] | None, option: str) -> Hidden:
 
 def offsets(text: str, option: str) -> dict[int, int]:
     """Parse partitions and offsets, as ``0:100,1:250``."""
-    found = {}
+    by_partition = {}
     for part in text.split(","):
         partition, _, offset = part.partition(":")
         if not (partition.strip().isdecimal() and offset.strip().isdecimal()):
             raise typer.BadParameter(
                 f"{part!r} is not PARTITION:OFFSET, such as 0:100,1:250", param_hint=option
             )
-        found[int(partition)] = int(offset)
-    return found
+        by_partition[int(partition)] = int(offset)
+    return by_partition

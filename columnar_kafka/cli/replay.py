@@ -42,16 +42,16 @@ def replay(
         if letters.table.id is None:
             raise LakeError(f"{letters.table.place}: there are no dead letters")
         chosen = rules(options)
-        found = replay_letters(letters, options.open(to), rules=chosen)
+        result = replay_letters(letters, options.open(to), rules=chosen)
     if as_json:
         counts = {
-            "rows": found.landed.rows,
-            "files": len(found.files),
-            "decoded": found.decoded,
-            "dead_letters": found.dead_letters,
-            "plain_messages": found.plain_messages,
-            "skipped": found.skipped,
+            "rows": result.landed.rows,
+            "files": len(result.files),
+            "decoded": result.decoded,
+            "dead_letters": result.dead_letters,
+            "plain_messages": result.plain_messages,
+            "skipped": result.skipped,
         }
         typer.echo(json.dumps(counts))
     else:
-        typer.echo(landed(found.landed.rows, len(found.files), found))
+        typer.echo(landed(result.landed.rows, len(result.files), result))

@@ -71,15 +71,15 @@ def verify_topic(
     audit = TopicAudit(topic, table.landed_files(head), head.fences, decoding)
     letters = {} if dead_letters is None else dead_letters.taken({})
     with closing(StockConsumer(settings)) as consumer:
-        for name, fence in sorted(fences.items(), key=lambda each: each[1].partition):
+        for name, fence in sorted(fences.items(), key=lambda item: item[1].partition):
             place = TopicPartition(topic, fence.partition)
             low, _ = consumer.get_watermark_offsets(place, _TIMEOUT)
             audit.compare(
                 fence, low, _messages(consumer, fence, max(low, fence.first)), letters.get(name)
             )
         landed = {fence.partition for fence in fences.values()}
-        found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
-        others = [TopicPartition(topic, number) for number in sorted(found.keys() - landed)]
+        partitions = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
+        others = [TopicPartition(topic, number) for number in sorted(partitions.keys() - landed)]
         ends = watermarks(consumer, others, _TIMEOUT) if others else {}
         for (_, number), (low, high) in ends.items():
             if low < high:
@@ -93,10 +93,10 @@ def verify_topic(
 
 
 def _wrong_bounds(table: LakeTable, head: Head[Any]) -> Iterator[Finding]:
-    for file in wrong_files(table, head):
-        names = ", ".join(file.columns)
+    for wrong_file in wrong_files(table, head):
+        names = ", ".join(wrong_file.columns)
         reason = f"filters on {names} may miss rows: columnar-kafka repair puts that right"
-        yield Finding(kind="wrong bounds", reason=reason, file=file.file.path)
+        yield Finding(kind="wrong bounds", reason=reason, file=wrong_file.file.path)
 
 
 def _check_generation(
@@ -121,16 +121,16 @@ def _messages(consumer: StockConsumer, fence: Fence, first: int) -> Iterator[Sou
         return
     consumer.assign([TopicPartition(fence.topic, fence.partition, first)])
     while True:
-        found = consumer.poll(_TIMEOUT)
-        if found is None:
+        polled = consumer.poll(_TIMEOUT)
+        if polled is None:
             raise LakeError(
                 f"{fence.partition_address}: no message comes after offset {first - 1}, but "
                 f"the table's next offset is {fence.next}"
             )
-        error = found.error()
+        error = polled.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        message = source_message(found)
+        message = source_message(polled)
         if error is not None or message.offset >= fence.next:
             return
         first = message.offset + 1

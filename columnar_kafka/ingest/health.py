@@ -90,11 +90,11 @@ class _Server(ThreadingHTTPServer):
         host, port = address
         if not host and socket.has_dualstack_ipv6():
             host = "::"
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        self.address_family = found[0][0]
-        super().__init__(found[0][4][:2], handler)  # type: ignore[arg-type]
+        self.address_family = addresses[0][0]
+        super().__init__(addresses[0][4][:2], handler)  # type: ignore[arg-type]
 
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:

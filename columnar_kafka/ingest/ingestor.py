@@ -189,7 +189,7 @@ class Ingestor:
                 SESSION["session.timeout.ms"],
             )
             return self._run(
-                Hidden({key: each for key, each in self._config.items() if key not in SESSION})
+                Hidden({key: value for key, value in self._config.items() if key not in SESSION})
             )
         finally:
             self.has_ended = True  # the clients have closed: that may hang

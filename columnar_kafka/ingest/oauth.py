@@ -99,14 +99,14 @@ def named_oauth_cb(name: str | NamedOauthCb) -> NamedOauthCb:
             f"oauth_cb is {name!r}: it must be MODULE:FUNCTION, such as my_tokens:msk"
         )
     try:
-        found = pkgutil.resolve_name(f"{module}:")
+        imported = pkgutil.resolve_name(f"{module}:")
     except Exception as error:
         raise ConfigError(
             f"oauth_cb={name}: its module cannot be imported: {error}. Install it, or put its "
             "folder in PYTHONPATH, in every process that connects"
         ) from error
     try:
-        function = attrgetter(path)(found)
+        function = attrgetter(path)(imported)
     except AttributeError as error:
         raise ConfigError(f"oauth_cb={name}: module {module!r} has no {path!r}") from error
     if not callable(function):
@@ -162,7 +162,7 @@ def _what_is_wrong(token: Any) -> str | None:
         case (str(text), int() | float() as expiry, str(principal), dict(extensions)):
             texts = [text, principal, *extensions, *extensions.values()]
         case tuple():
-            types = ", ".join(type(each).__name__ for each in token)
+            types = ", ".join(type(part).__name__ for part in token)
             return f"the function has returned ({types}): {expected}, then principal and extensions"
         case _:
             return f"the function has returned a {type(token).__name__}: {expected}"

@@ -67,7 +67,9 @@ class TopicReader:
     @property
     def is_at_end(self) -> bool:
         """Whether every partition was read to its end: as set, or when it was assigned."""
-        return self.is_assigned and all(each.next >= each.end for each in self._progress.values())
+        return self.is_assigned and all(
+            progress.next >= progress.end for progress in self._progress.values()
+        )
 
     def begin(self, partitions: Iterable[int], fences: Mapping[str, Fence]) -> None:
         """Start to read partitions, each from its fence. Blocks for requests to Kafka.
@@ -79,15 +81,15 @@ class TopicReader:
         """
         numbers = tuple(partitions)
         starts = self._starts(numbers, fences)
-        found = self._watermarks(numbers)  # later: an end is not before a start
+        marks = self._watermarks(numbers)  # later: an end is not before a start
         self._progress = {
-            number: self._first_progress(number, fences, starts, *found[number])
+            number: self._first_progress(number, fences, starts, *marks[number])
             for number in numbers
         }
         self.is_assigned = True
         places = [
-            TopicPartition(self._topic, number, each.begin)
-            for number, each in self._progress.items()
+            TopicPartition(self._topic, number, progress.begin)
+            for number, progress in self._progress.items()
         ]
         self._consumer.assign(places)
         self._consumer.resume(places)  # a pause outlasts an assignment
@@ -110,45 +112,45 @@ class TopicReader:
             KafkaException: Kafka cannot be read.
             LakeError: the last message that landed is another one now.
         """
-        found = self._consumer.poll(timeout)
-        if found is None:
+        polled = self._consumer.poll(timeout)
+        if polled is None:
             return None
-        error = found.error()
+        error = polled.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        partition, offset = found.partition(), found.offset()
+        partition, offset = polled.partition(), polled.offset()
         assert partition is not None
         assert offset is not None
         if error is not None:
             self._advance(partition, offset)  # all before it was delivered, or was aborted
             return None
         if (fence := self._fence_past(partition, offset)) is not None:
-            _check_last(source_message(found), fence)
+            _check_last(source_message(polled), fence)
             return None
         if self._is_past_end(partition, offset):
             return None
         self._advance(partition, offset + 1)
-        self.newest_timestamp = max(self.newest_timestamp or 0, found.timestamp()[1])
-        return source_message(found)
+        self.newest_timestamp = max(self.newest_timestamp or 0, polled.timestamp()[1])
+        return source_message(polled)
 
     def ranges(self) -> list[ReadRange]:
         """Return what has been read since the last `landed`."""
         return [
-            ReadRange(each.source, each.first, each.next)
-            for each in self._progress.values()
-            if each.next > each.first
+            ReadRange(progress.source, progress.first, progress.next)
+            for progress in self._progress.values()
+            if progress.next > progress.first
         ]
 
     def landed(self) -> None:
         """Begin new ranges: all that was read has landed."""
-        for each in self._progress.values():
-            each.first = each.next
+        for progress in self._progress.values():
+            progress.first = progress.next
 
     def commit(self) -> None:
         """Commit to Kafka what has landed. Raises KafkaException."""
         offsets = [
-            TopicPartition(self._topic, number, each.first)
-            for number, each in self._progress.items()
+            TopicPartition(self._topic, number, progress.first)
+            for number, progress in self._progress.items()
         ]
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=False)
@@ -229,8 +231,8 @@ class TopicReader:
         """Return the first offset from a time on, of each partition that has one."""
         time = int(start.timestamp() * 1000)
         asked = [TopicPartition(self._topic, number, time) for number in numbers]
-        found = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT)
-        return {each.partition: each.offset for each in found if each.offset >= 0}
+        places = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT)
+        return {place.partition: place.offset for place in places if place.offset >= 0}
 
     def _group_starts(
         self, numbers: tuple[int, ...], fences: Mapping[str, Fence]
@@ -245,27 +247,27 @@ class TopicReader:
         everywhere = {*metadata.topics[self._topic].partitions, *numbers}
         starts = self._committed(everywhere)
         # Committed offsets expire; then the fences tell that landing did not begin now.
-        if starts or any(self._source(each).fence in fences for each in everywhere):
+        if starts or any(self._source(number).fence in fences for number in everywhere):
             return starts
         ends = {key: end for key, (_, end) in self._watermarks(everywhere).items()}
         # Another process that has begun meanwhile may be ready, and have earlier ones.
         if starts := self._committed(everywhere):
             return starts
-        begun = [TopicPartition(self._topic, *each) for each in sorted(ends.items())]
+        begun = [TopicPartition(self._topic, *place) for place in sorted(ends.items())]
         self._consumer.commit(offsets=begun, asynchronous=False)
         return ends
 
     def _committed(self, numbers: Iterable[int]) -> dict[int, int]:
         """Return the group's committed offset of each of the partitions that have one."""
         asked = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-        found = self._consumer.committed(asked, timeout=_TIMEOUT)
-        return {each.partition: each.offset for each in found if each.offset >= 0}
+        places = self._consumer.committed(asked, timeout=_TIMEOUT)
+        return {place.partition: place.offset for place in places if place.offset >= 0}
 
     def _watermarks(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset of each partition, and the one after its last."""
         asked = [TopicPartition(self._topic, number) for number in numbers]
-        found = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
-        return {number: ends for (_, number), ends in found.items()}
+        marks = watermarks(self._consumer, asked, _TIMEOUT) if asked else {}
+        return {number: ends for (_, number), ends in marks.items()}
 
     def _source(self, number: int) -> SourcePartition:
         return SourcePartition(self.generation, self._topic, number)

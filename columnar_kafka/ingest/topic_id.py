@@ -45,7 +45,10 @@ def generations(admin: AdminClient, topics: Sequence[str]) -> dict[str, tuple[st
     # Its own timeout says what timed out; that of a future says nothing, and may come first.
     futures = admin.describe_topics(TopicCollection([*topics]), request_timeout=_TIMEOUT)
     ids = {topic: futures[topic].result().topic_id for topic in topics}
-    return {topic: (cluster_id, None if each is None else str(each)) for topic, each in ids.items()}
+    return {
+        topic: (cluster_id, None if topic_id is None else str(topic_id))
+        for topic, topic_id in ids.items()
+    }
 
 
 def _connection(config: Mapping[str, Any]) -> dict[str, Any]:

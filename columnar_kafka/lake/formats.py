@@ -51,7 +51,8 @@ FORMATS: Final = {
 
 def formats_with(option: str) -> tuple[str, ...]:
     """Return the formats that have an option of landing: all, unless some name it."""
-    return tuple(name for name, each in FORMATS.items() if option in each.options) or tuple(FORMATS)
+    names = tuple(name for name, format_ in FORMATS.items() if option in format_.options)
+    return names or tuple(FORMATS)
 
 
 def open_table(

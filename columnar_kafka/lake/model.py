@@ -336,9 +336,9 @@ class CommitResult:
     def plus(self, other: CommitResult) -> CommitResult:
         """Return the result of both commits."""
         counts: dict[str, Any] = {}
-        for each in fields(self):
-            one, more = getattr(self, each.name), getattr(other, each.name)
-            counts[each.name] = one.plus(more) if isinstance(one, Count) else one + more
+        for counter in fields(self):
+            one, more = getattr(self, counter.name), getattr(other, counter.name)
+            counts[counter.name] = one.plus(more) if isinstance(one, Count) else one + more
         return CommitResult(**counts)
 
     def __str__(self) -> str:

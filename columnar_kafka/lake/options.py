@@ -51,9 +51,9 @@ class Option(NamedTuple):
 
 def options_of(kind: type) -> Iterator[tuple[str, Option]]:
     """Yield the names of options that are fields of a class, and what is said of them."""
-    for each in fields(kind):
-        if "option" in each.metadata:
-            yield each.name, each.metadata["option"]
+    for member in fields(kind):
+        if "option" in member.metadata:
+            yield member.name, member.metadata["option"]
 
 
 def _option(default: Any, text: str, *choices: str, **more: Any) -> Any:
@@ -83,10 +83,10 @@ class TableOptions:
 
     def opening(self) -> Hidden:
         """Return the arguments of `open_table`, besides format and place."""
-        found = Hidden({"storage": self.storage})
+        arguments = Hidden({"storage": self.storage})
         if self._has("catalog"):
-            found["catalog"] = self.catalog
-        return found
+            arguments["catalog"] = self.catalog
+        return arguments
 
     def open(self, place: str) -> LakeTable:
         """Open the table at a place. Raises as `open_table`."""
@@ -168,12 +168,12 @@ class LandingOptions(DecodingOptions, TableOptions):
 
     def opening(self) -> Hidden:
         """See `TableOptions.opening`."""
-        found = super().opening()
+        arguments = super().opening()
         if self._has("after_restore"):
-            found["reland"] = self.after_restore == "reland"
-            found["growth"] = None if self.growth is None else self.growth == "allow"
-            found["partition_by"] = self.partition_by
-        return found
+            arguments["reland"] = self.after_restore == "reland"
+            arguments["growth"] = None if self.growth is None else self.growth == "allow"
+            arguments["partition_by"] = self.partition_by
+        return arguments
 
     def rules(self, decoding: Decoding | None, **more: Any) -> Rules:
         """Return the rules; their tables are opened as the table is. Raises as `parse_rules`."""
@@ -195,7 +195,7 @@ class LakeOptions(LandingOptions):
     layout: str = _option(
         _LAYOUT.mode.value,
         "Many segments in a file, or a file for each one, byte for byte.",
-        *(each.value for each in Mode),
+        *(mode.value for mode in Mode),
     )
     file_bytes: int = _option(
         _LAYOUT.file_bytes, "The size at which the next stitched file begins.", least=1
@@ -229,8 +229,8 @@ class LakeOptions(LandingOptions):
 
     def opening(self) -> Hidden:
         """See `TableOptions.opening`."""
-        found = super().opening()
-        found["allow_gaps"] = self.gap == "allow"
+        arguments = super().opening()
+        arguments["allow_gaps"] = self.gap == "allow"
         if self._has("keep_snapshots"):
-            found["keep_snapshots"] = self.keep_snapshots
-        return found
+            arguments["keep_snapshots"] = self.keep_snapshots
+        return arguments

@@ -74,15 +74,15 @@ def parse_terms(texts: Iterable[str]) -> tuple[PartitionTerm, ...]:
     return tuple(terms)
 
 
-def check_same(wanted: Sequence[str], found: Sequence[str]) -> None:
+def check_same(wanted: Sequence[str], existing: Sequence[str]) -> None:
     """Check what a table that exists is partitioned by; nothing is wanted of it by default.
 
     Raises:
         LakeError: the user wants another partitioning.
     """
-    if wanted and list(wanted) != list(found):
+    if wanted and list(wanted) != list(existing):
         raise LakeError(
-            f"the table is partitioned by {', '.join(found) or 'nothing'}, not by "
+            f"the table is partitioned by {', '.join(existing) or 'nothing'}, not by "
             f"{', '.join(wanted)}: leave out table.partition.by, or land in another table"
         )
 
@@ -103,7 +103,7 @@ def shared_partition(
     Raises:
         LakeError: a value cannot be a partition's.
     """
-    found: list[tuple[str, Any]] = []
+    partition: list[tuple[str, Any]] = []
     for column in columns:
         if is_filled(column.path[0], segment.schema):
             value = _filled(column, source, today)
@@ -122,8 +122,8 @@ def shared_partition(
                 )
                 if known.has_nulls or not is_one:
                     return None
-        found.append((column.name, None if value is None else _value(column, value)))
-    return tuple(found)
+        partition.append((column.name, None if value is None else _value(column, value)))
+    return tuple(partition)
 
 
 def divide(
@@ -199,7 +199,7 @@ def _coded(column: pa.Array, value: Callable[[Any], Any]) -> tuple[pa.Array, lis
     encoded = _as_plain(column).dictionary_encode()
     distinct: dict[Any, int] = {None: 0}
     numbers = [
-        distinct.setdefault(value(each), len(distinct)) for each in encoded.dictionary.to_pylist()
+        distinct.setdefault(value(entry), len(distinct)) for entry in encoded.dictionary.to_pylist()
     ]
     numbers.append(0)  # of the rows that are null
     indices = encoded.indices.fill_null(len(numbers) - 1)

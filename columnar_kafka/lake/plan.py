@@ -376,7 +376,7 @@ def admit(
     fences_after = _moved_by_ranges(ranges, fences, owners, allow_gaps=allow_gaps)
     previous: StagedFile | None = None
     decided = lands
-    for file in sorted(files, key=lambda each: (each.fence, each.first, each.last, each.batch)):
+    for file in sorted(files, key=lambda file: (file.fence, file.first, file.last, file.batch)):
         if previous is not None and file.batch and file.batch == previous.batch:
             pass  # what was decided for the batch
         elif _repeats(file, previous):
@@ -391,8 +391,8 @@ def admit(
     ends = {name: fence.next for name, fence in fences.items()}
     for file in lands:
         ends[file.fence] = max(ends.get(file.fence, 0), file.last + 1)
-    for each in set_aside if lands or exists else ():
-        _move_past(each, fences_after, ends.get(each.source.fence, 0))
+    for read_range in set_aside if lands or exists else ():
+        _move_past(read_range, fences_after, ends.get(read_range.source.fence, 0))
     # A table that has nothing of a partition has no fence for it either.
     return Admission(
         lands=tuple(lands),
@@ -411,19 +411,21 @@ def _moved_by_ranges(
 ) -> dict[str, Fence]:
     """Return the fences after these ranges; one without a segment is of no file yet."""
     moved = dict(fences)
-    for each in sorted(ranges, key=lambda each: (each.source.fence, each.first)):
-        source, name = each.source, each.source.fence
+    for read_range in sorted(
+        ranges, key=lambda read_range: (read_range.source.fence, read_range.first)
+    ):
+        source, name = read_range.source, read_range.source.fence
         _check_owner(owners, name, source.topic, source.partition)
         fence = moved.get(name)
         if fence is None:
-            fence = _unlanded(each)
-        elif each.first > fence.next and not allow_gaps:
+            fence = _unlanded(read_range)
+        elif read_range.first > fence.next and not allow_gaps:
             raise NotLandedError(
-                f"{source} was read from offset {each.first}, but the table's next offset is "
+                f"{source} was read from offset {read_range.first}, but the table's next offset is "
                 f"{fence.next}: the messages in between would never land. Read from {fence.next}, "
                 "or give them up with table.gap=allow"
             )
-        moved[name] = replace(fence, next=max(fence.next, each.next))
+        moved[name] = replace(fence, next=max(fence.next, read_range.next))
     return moved
 
 

@@ -93,8 +93,8 @@ class JsonRows(PlainRows):
         if type(row) is not dict:
             raise RowError(f"it is {show(row)}, not a JSON object")
         for name, read in self._readers.items():
-            if (found := row.get(name)) is not None:
-                row[name] = read(found)
+            if (member := row.get(name)) is not None:
+                row[name] = read(member)
         return row
 
 
@@ -158,8 +158,8 @@ def _record(readers: Mapping[str, _Read]) -> _Read | None:
         if type(value) is not dict:
             return value
         return {
-            name: readers[name](each) if each is not None and name in readers else each
-            for name, each in value.items()
+            name: readers[name](member) if member is not None and name in readers else member
+            for name, member in value.items()
         }
 
     return read
@@ -172,7 +172,7 @@ def _map(inner: _Read | None) -> _Read | None:
     def read(value: Any) -> Any:
         if type(value) is not dict:
             return value
-        return {name: None if each is None else inner(each) for name, each in value.items()}
+        return {name: None if member is None else inner(member) for name, member in value.items()}
 
     return read
 
@@ -184,7 +184,7 @@ def _list(inner: _Read | None) -> _Read | None:
     def read(value: Any) -> Any:
         if type(value) is not list:
             return value
-        return [None if each is None else inner(each) for each in value]
+        return [None if element is None else inner(element) for element in value]
 
     return read
 

@@ -38,4 +38,6 @@ ROW_FORMATS: Final = {
     "avro": RowFormat("columnar_kafka.plain.avro_rows", "AvroRows", "Avro", has_ids=True),
     "json": RowFormat("columnar_kafka.plain.json_rows", "JsonRows", "JSON", takes_arrow=True),
 }
-WITH_IDS: Final = " or ".join(each.title for each in ROW_FORMATS.values() if each.has_ids)
+WITH_IDS: Final = " or ".join(
+    row_format.title for row_format in ROW_FORMATS.values() if row_format.has_ids
+)

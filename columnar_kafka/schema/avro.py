@@ -122,7 +122,7 @@ def record_of_list(schema: Any) -> Any:
         return schema
     parsed = _parsed(schema, expand=False)
     record = one_record(parsed)
-    return inlined(record, {each["name"]: each for each in parsed if each is not record})
+    return inlined(record, {named["name"]: named for named in parsed if named is not record})
 
 
 def _record_of(expanded: Any) -> Mapping[str, Any]:

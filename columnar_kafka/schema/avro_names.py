@@ -26,8 +26,8 @@ def check_names(avro: Any, path: str = "") -> None:
         SchemaError: Avro's specification forbids one; says which.
     """
     if isinstance(avro, list):
-        for each in avro:
-            check_names(each, path)
+        for branch in avro:
+            check_names(branch, path)
     elif isinstance(avro, Mapping):
         _check_own(avro)
         for inner, where in _inside(avro, path):
@@ -72,8 +72,12 @@ def one_record(types: Any) -> Mapping[str, Any] | None:
     """Return the only record in a list of named types; None where it is another list, or none."""
     if not isinstance(types, list):
         return None
-    named = [each for each in types if isinstance(each, Mapping) and each.get("type") in _NAMED]
-    records = [each for each in named if each["type"] in RECORDS]
+    named = [
+        named_type
+        for named_type in types
+        if isinstance(named_type, Mapping) and named_type.get("type") in _NAMED
+    ]
+    records = [named_type for named_type in named if named_type["type"] in RECORDS]
     return records[0] if len(records) == 1 and len(named) == len(types) else None
 
 
@@ -83,7 +87,9 @@ def inlined(avro: Any, types: dict[str, Any]) -> Any:
     They are taken out of `types`.
     """
     if isinstance(avro, list):
-        return [inlined(each, types) for each in avro]
+        return [inlined(branch, types) for branch in avro]
     if isinstance(avro, dict):
-        return {key: inlined(each, types) if key in _INNER else each for key, each in avro.items()}
+        return {
+            key: inlined(value, types) if key in _INNER else value for key, value in avro.items()
+        }
     return inlined(types.pop(avro), types) if isinstance(avro, str) and avro in types else avro

@@ -61,7 +61,7 @@ def _needs_help(arrow: pa.DataType) -> bool:
     )
 
 
-def declared_schema(footer: bytes, found: pa.Schema) -> pa.Schema:
+def declared_schema(footer: bytes, stored: pa.Schema) -> pa.Schema:
     """Return a file's schema as pyarrow has found it, in the types that its footer may declare.
 
     Raises:
@@ -69,20 +69,20 @@ def declared_schema(footer: bytes, found: pa.Schema) -> pa.Schema:
     """
     for encoded in arrow_schemas(footer):
         declared = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
-        return projected(declared, found)
-    return found
+        return projected(declared, stored)
+    return stored
 
 
-def projected(schema: pa.Schema, found: pa.Schema) -> pa.Schema:
+def projected(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
     """Return a schema with the columns, and in them the members, of another one only.
 
     Raises:
         pa.ArrowInvalid: a column has another form in it, other than a dictionary.
     """
     fields = [
-        field.with_type(_declared(field.type, schema.field(field.name).type)) for field in found
+        field.with_type(_declared(field.type, schema.field(field.name).type)) for field in other
     ]
-    return pa.schema(fields, found.metadata)
+    return pa.schema(fields, other.metadata)
 
 
 def file_with_lists(footer: bytes) -> bytes:
@@ -150,7 +150,9 @@ def _schema_without_sizes(schema: pa.Schema) -> pa.Schema:
 
 
 def _has_lists(arrow: pa.DataType) -> bool:
-    return family(arrow) in ("list", "map") or any(_has_lists(each.type) for each in _inner(arrow))
+    return family(arrow) in ("list", "map") or any(
+        _has_lists(field.type) for field in _inner(arrow)
+    )
 
 
 def _writable(array: pa.Array, hidden: pa.BooleanArray | None) -> pa.Array:
@@ -197,25 +199,25 @@ def _without_sizes(arrow: pa.DataType) -> pa.DataType:
     return with_fields(arrow, inner)
 
 
-def _declared(found: pa.DataType, declared: pa.DataType) -> pa.DataType:
+def _declared(arrow: pa.DataType, declared: pa.DataType) -> pa.DataType:
     """Return the declared type, of a struct only the members that were found."""
-    stored, meant = family(found), family(declared)
-    if meant is None or types.is_dictionary(found):
+    stored, meant = family(arrow), family(declared)
+    if meant is None or types.is_dictionary(arrow):
         return declared  # None: the schema will be refused
-    if types.is_int64(found) and types.is_duration(declared):
+    if types.is_int64(arrow) and types.is_duration(declared):
         return declared
     if stored != meant:
-        raise pa.ArrowInvalid(f"{found} is stored where {declared} is declared")
+        raise pa.ArrowInvalid(f"{arrow} is stored where {declared} is declared")
     if stored == "struct":
-        whole = found.num_fields == declared.num_fields
+        whole = arrow.num_fields == declared.num_fields
         members = [
-            (field, declared.field(i if whole else field.name)) for i, field in enumerate(found)
+            (field, declared.field(i if whole else field.name)) for i, field in enumerate(arrow)
         ]
         return pa.struct(
             [other.with_type(_declared(field.type, other.type)) for field, other in members]
         )
     if stored in ("list", "map"):
-        item, other = found.field(0), declared.field(0)
+        item, other = arrow.field(0), declared.field(0)
         return with_fields(declared, [other.with_type(_declared(item.type, other.type))])
     return declared
 

@@ -146,8 +146,8 @@ def needs_arrow_schema(schema: pa.Schema) -> bool:
     empty = pa.BufferOutputStream()
     with pq.ParquetWriter(empty, schema, store_schema=False):
         pass
-    found = pq.read_schema(pa.BufferReader(empty.getvalue()))
-    return found != schema or canonical(found) != canonical(schema)
+    read_back = pq.read_schema(pa.BufferReader(empty.getvalue()))
+    return read_back != schema or canonical(read_back) != canonical(schema)
 
 
 def _restored_by_arrow_schema(arrow: pa.DataType) -> bool:
@@ -236,10 +236,10 @@ def _is_long(leaf: pa.Array) -> bool:
 
 
 def leaf_columns(
-    each: pa.Field, path: tuple[str, ...]
+    field: pa.Field, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
     """Yield the Parquet path and the type of each leaf of the field that has this path."""
-    kind = each.type
+    kind = field.type
     children: list[tuple[pa.Field, tuple[str, ...]]]
     if pa.types.is_struct(kind):
         children = [(child, (child.name,)) for child in kind]

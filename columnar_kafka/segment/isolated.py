@@ -216,7 +216,7 @@ class Child:
                     [
                         *(sys.executable, "-I", "-c", _PROGRAM),
                         str(theirs.fileno()),
-                        *(each or os.getcwd() for each in sys.path),  # noqa: PTH109
+                        *(folder or os.getcwd() for folder in sys.path),  # noqa: PTH109
                     ],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,

@@ -64,7 +64,7 @@ class _Known:
         if self.schema is None or chosen is None:
             return None
         columns = [(number, members, layout(field.type)) for number, members, field in chosen]
-        arrow = pa.schema([each.field for each in chosen], metadata=self.arrow.metadata)
+        arrow = pa.schema([column.field for column in chosen], metadata=self.arrow.metadata)
         try:
             return _Table(native.core.TableSchema(self.schema, columns), arrow)
         except native.core.PanicError:
@@ -151,8 +151,8 @@ class NativeDecoder:
             return None
         key = file.key
         if (known := self.known.get(key)) is None:
-            found = schema()
-            known = _Known(header.schema, found, _read_schema(file, found))
+            arrow = schema()
+            known = _Known(header.schema, arrow, _read_schema(file, arrow))
             self._remember(key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
@@ -168,10 +168,10 @@ class NativeDecoder:
         self._known_bytes += nbytes
 
 
-def _read_schema(file: File, found: pa.Schema) -> FileSchema | None:
+def _read_schema(file: File, arrow: pa.Schema) -> FileSchema | None:
     """Return how the core reads a file's columns; None if it does not."""
     try:
-        return file.schema(native_columns(found)) if _is_storable(found) else None
+        return file.schema(native_columns(arrow)) if _is_storable(arrow) else None
     except NotNativeError:
         return None
 

@@ -65,13 +65,13 @@ class DeadLetters:
         Raises:
             LakeError, OSError: the place cannot be read.
         """
-        found = {}
+        taken = {}
         for name, fence in self.table.head().fences.items():
             begin = fences[name].next if name in fences else 0
             if fence.next > begin:
                 offsets = self._offsets(source_topic(name, fence), fence.partition, begin)
-                found[name] = Taken(offsets, fence.next)
-        return found
+                taken[name] = Taken(offsets, fence.next)
+        return taken
 
     def check_origin(self, source: SourcePartition) -> None:
         """Check that the place is for what comes from Kafka, or from the same other place.
@@ -95,7 +95,9 @@ class DeadLetters:
             NotLandedError: nothing was committed.
             MayHaveLandedError: they were committed or may have been.
         """
-        files = [StageResult(files=each.dead_letters) for each in staged if each.dead_letters]
+        files = [
+            StageResult(files=attempt.dead_letters) for attempt in staged if attempt.dead_letters
+        ]
         if not files:
             return
         result = self.table.commit(files)

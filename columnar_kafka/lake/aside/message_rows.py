@@ -99,7 +99,7 @@ class MessageWriter:
 
     def _write(self) -> None:
         for source, messages in self._waiting.items():
-            messages.sort(key=lambda each: each[0].offset)
+            messages.sort(key=lambda waiting: waiting[0].offset)
             self._staged.append(self._file(source, messages))
         self._waiting = {}
         self._waiting_nbytes = 0
@@ -189,7 +189,7 @@ def _message(row: dict[str, Any]) -> SourceMessage:
         topic=row["topic"],
         partition=row["partition"],
         offset=row["offset"],
-        headers=[(each["key"], each["value"]) for each in row["headers"]],
+        headers=[(header["key"], header["value"]) for header in row["headers"]],
         value=row["value"],
         key=row["key"],
         timestamp=row["timestamp"],

@@ -157,8 +157,8 @@ def land_staged(table: LakeTable, staged: Iterable[StageResult], rules: Rules) -
         try:
             if rules.dead_letters is not None:
                 rules.dead_letters.commit(staged)
-            plain = [StageResult(files=each.plain_messages) for each in staged]
-            if rules.plain_table is not None and any(each.files for each in plain):
+            plain = [StageResult(files=attempt.plain_messages) for attempt in staged]
+            if rules.plain_table is not None and any(attempt.files for attempt in plain):
                 rules.plain_table.commit(plain)
         except MayHaveLandedError:
             table.discard(staged)  # these have not landed, for certain
@@ -174,6 +174,8 @@ def discard_staged(table: LakeTable, staged: Iterable[StageResult], rules: Rules
     staged = tuple(staged)
     table.discard(staged)
     if rules.dead_letters is not None:
-        rules.dead_letters.table.discard([StageResult(files=each.dead_letters) for each in staged])
+        rules.dead_letters.table.discard(
+            [StageResult(files=attempt.dead_letters) for attempt in staged]
+        )
     if rules.plain_table is not None:
-        rules.plain_table.discard([StageResult(files=each.plain_messages) for each in staged])
+        rules.plain_table.discard([StageResult(files=attempt.plain_messages) for attempt in staged])

@@ -154,7 +154,7 @@ class TopicAudit:
         elif low < fence.first:
             self.report.outside[fence.partition] = (low, fence.first - 1)
         claims = self._disjoint(fence)
-        edges = [edge for each in claims for edge in (each.first, each.last + 1)]
+        edges = [edge for claim in claims for edge in (claim.first, claim.last + 1)]
         inside: list[Segment | SentRun] = []
         waiting = iter(claims)
         claim = next(waiting, None)
@@ -205,7 +205,7 @@ class TopicAudit:
         rows, refused = self._decoder.decode(fence, run)
         for index, reason in refused.items():
             self._lack(run[index].partition, run[index].offset, reason)
-        offsets = [each.offset for index, each in enumerate(run) if index not in refused]
+        offsets = [message.offset for index, message in enumerate(run) if index not in refused]
         if offsets:
             yield SentRun(run[0].partition, fence, offsets, rows)
 
@@ -233,16 +233,16 @@ class TopicAudit:
             self._by_id.add(file)
             return
         metadata = pq.read_metadata(file.footer())
-        found = file_messages(file.path, metadata.metadata)
-        if found is None:
+        messages = file_messages(file.path, metadata.metadata)
+        if messages is None:
             self._by_id.add(file)
-        elif found.topic != self._topic:
+        elif messages.topic != self._topic:
             pass
-        elif found.cluster == REPLAY:  # its offsets lie between those of other files
+        elif messages.cluster == REPLAY:  # its offsets lie between those of other files
             self._by_id.add(file)
         else:
-            number, first, last = found.partition, found.first, found.last
-            claim = _Claim(file, number, first, last, metadata.num_rows, found.is_verbatim)
+            number, first, last = messages.partition, messages.first, messages.last
+            claim = _Claim(file, number, first, last, metadata.num_rows, messages.is_verbatim)
             self._claims[number].append(claim)
 
     def _disjoint(self, fence: Fence) -> list[_Claim]:
@@ -251,7 +251,9 @@ class TopicAudit:
         These have replayed dead letters, or rows twice.
         """
         end = -1
-        ordered = sorted(self._claims[fence.partition], key=lambda each: (each.first, -each.last))
+        ordered = sorted(
+            self._claims[fence.partition], key=lambda claim: (claim.first, -claim.last)
+        )
         disjoint = []
         for claim in ordered:
             if claim.first >= fence.next:
@@ -282,8 +284,8 @@ class TopicAudit:
                 if _rows(sent) > rows or (_rows(sent) < rows and claim.first >= low):
                     sent = self._explain(claim, sent, ids, rows)
             if claim.is_verbatim:
-                found = hashlib.sha256(data).hexdigest()
-                wrong = next((each for each in sent if each.sha256() != found), None)
+                digest = hashlib.sha256(data).hexdigest()
+                wrong = next((segment for segment in sent if segment.sha256() != digest), None)
             else:
                 skip = rows - _rows(sent)
                 wrong = differing(data, sent, skip, plain=rows == claim.rows) if sent else None
@@ -296,9 +298,9 @@ class TopicAudit:
                 "different", "the values from that offset on differ from the messages'", place
             )
             return
-        for each in sent:
-            self._note_twice(each)
-            self._count(each)
+        for segment in sent:
+            self._note_twice(segment)
+            self._count(segment)
 
     def _note_twice(self, sent: Segment | SentRun) -> None:
         """Note messages that a file has, and another one by their ids too."""
@@ -326,18 +328,18 @@ class TopicAudit:
             return []
         whole: list[Segment | SentRun] = []
         plain = {name: Counter(places) for name, places in ids.plain.items()}
-        for each in sent:
-            if isinstance(each, SentRun):
-                whole += self._explain_run(each, plain.get(each.id, Counter()))
+        for segment in sent:
+            if isinstance(segment, SentRun):
+                whole += self._explain_run(segment, plain.get(segment.id, Counter()))
                 continue
-            found = ids.segments.pop(each.id, 0)
-            if found == each.rows:
-                whole.append(each)
-            elif not found:
-                self._compare_rows(each)
+            count = ids.segments.pop(segment.id, 0)
+            if count == segment.rows:
+                whole.append(segment)
+            elif not count:
+                self._compare_rows(segment)
             else:
-                reason = f"{found} rows, but the message has {each.rows}"
-                self._note("twice" if found > each.rows else "missing", reason, each)
+                reason = f"{count} rows, but the message has {segment.rows}"
+                self._note("twice" if count > segment.rows else "missing", reason, segment)
         left = dict(ids.segments)
         if self._decoder is not None:
             left |= {name: sum(places.values()) for name, places in plain.items()}
@@ -367,25 +369,25 @@ class TopicAudit:
         if not self._by_id.has(sent.id):
             self._lack(sent.partition, sent.kafka_offset, "it is in no file")
             return
-        if (found := self._by_id.count(sent.id)) != sent.rows:
-            self._note("different", f"{found} rows, but the message has {sent.rows}", sent)
+        if (count := self._by_id.count(sent.id)) != sent.rows:
+            self._note("different", f"{count} rows, but the message has {sent.rows}", sent)
             return
         self._wait(sent)
 
     def _compare_run(self, run: SentRun) -> None:
         """Look for each message as it landed from the topic, and as it was replayed."""
-        found = [(0, "")] * run.rows  # how often, and under which fence
+        landings = [(0, "")] * run.rows  # how often, and under which fence
         for fence in self._fences[run.partition]:
             for index, count in enumerate(self._by_id.counts(run.under(fence))):
                 if count:
-                    found[index] = found[index][0] + count, fence
-        for index, (count, _) in enumerate(found):
+                    landings[index] = landings[index][0] + count, fence
+        for index, (count, _) in enumerate(landings):
             if not count:
                 self._lack(run.partition, run.offsets[index], "it is in no file")
             elif count > 1:
                 self._note_at("twice", f"{count} rows", run.partition, run.offsets[index])
         for fence in self._fences[run.partition]:
-            if once := [index for index, each in enumerate(found) if each == (1, fence)]:
+            if once := [index for index, landing in enumerate(landings) if landing == (1, fence)]:
                 self._wait(run.take(once).under(fence))
 
     def _wait(self, sent: Segment | SentRun) -> None:
@@ -432,14 +434,14 @@ class TopicAudit:
     def _note_at(self, kind: Kind, reason: str, partition: int, offset: int) -> None:
         """Note a message; it extends the range that ends with the message before it."""
         self._look_up()  # what waits comes before it
-        found = Finding(kind=kind, reason=reason, partition=partition, first=offset, last=offset)
+        finding = Finding(kind=kind, reason=reason, partition=partition, first=offset, last=offset)
         findings = self.report.findings
         at = bisect_left(self._offsets, offset)
         before = self._offsets[at - 1] if at else None
-        if findings and replace(findings[-1], first=offset) == replace(found, last=before):
+        if findings and replace(findings[-1], first=offset) == replace(finding, last=before):
             findings[-1] = replace(findings[-1], last=offset)
         else:
-            findings.append(found)
+            findings.append(finding)
 
     def _find(
         self, kind: Kind, reason: str, claim: _Claim | None = None, *, file: str = ""
@@ -455,17 +457,17 @@ class TopicAudit:
 
 
 def _rows(sent: Iterable[Segment | SentRun]) -> int:
-    return sum(each.rows for each in sent)
+    return sum(segment.rows for segment in sent)
 
 
 def _fences_of(topic: str, fences: Mapping[str, Fence]) -> dict[int, list[str]]:
     """Return the fences of a topic's partitions, each partition's own before those of replays."""
-    found: dict[int, list[str]] = defaultdict(list)
+    names: dict[int, list[str]] = defaultdict(list)
     for name, fence in fences.items():
         if source_topic(name, fence) != topic:
             continue
         if replayed_place(name):
-            found[fence.partition].append(name)
+            names[fence.partition].append(name)
         else:
-            found[fence.partition].insert(0, name)
-    return found
+            names[fence.partition].insert(0, name)
+    return names

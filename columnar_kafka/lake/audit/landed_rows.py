@@ -74,26 +74,26 @@ class SentRun(NamedTuple):
         """Return what ``_kafka.row`` is for each of the messages."""
         return [offset % BLOCK for offset in self.offsets]
 
-    def same(self, found: pa.Table) -> Iterator[bool]:
+    def same(self, landed: pa.Table) -> Iterator[bool]:
         """Yield for each message whether it is equal to its row, of these that a file has.
 
         Raises:
             pa.ArrowException: values cannot be compared.
         """
-        if equal(found, self.table, may_lack=True):
+        if equal(landed, self.table, may_lack=True):
             yield from [True] * self.rows
         else:
             for n in range(self.rows):
-                yield equal(found.slice(n, 1), self.table.slice(n, 1), may_lack=True)
+                yield equal(landed.slice(n, 1), self.table.slice(n, 1), may_lack=True)
 
-    def among(self, found: pa.Table) -> Iterator[bool]:
+    def among(self, landed: pa.Table) -> Iterator[bool]:
         """Do as `same` for the rows of the block that files have, in order; each message has one.
 
         Raises:
             pa.ArrowException: values cannot be compared.
         """
-        places = pc.struct_field(found["_kafka"], "row")
-        yield from self.same(found.filter(pc.is_in(places, pa.array(self.places(), places.type))))
+        places = pc.struct_field(landed["_kafka"], "row")
+        yield from self.same(landed.filter(pc.is_in(places, pa.array(self.places(), places.type))))
 
     def take(self, indices: Sequence[int]) -> SentRun:
         """Return some of the messages; at least one."""
@@ -127,7 +127,7 @@ class RowIds(NamedTuple):
 DIFFERS: Final = "the values differ from the message's"
 
 
-def equal(found: pa.Table, sent: pa.Table, *, may_lack: bool = False) -> bool:
+def equal(landed: pa.Table, sent: pa.Table, *, may_lack: bool = False) -> bool:
     """Return whether a message's columns have these values in a file.
 
     A file may have wider types, and columns that the message lacks. With `may_lack` it may be from
@@ -137,15 +137,15 @@ def equal(found: pa.Table, sent: pa.Table, *, may_lack: bool = False) -> bool:
     Raises:
         pa.ArrowException: values cannot be compared.
     """
-    if found.num_rows != sent.num_rows:
+    if landed.num_rows != sent.num_rows:
         return False
     for name in sent.column_names:
         other = sent[name]
-        if name not in found.column_names:
+        if name not in landed.column_names:
             if may_lack and other.null_count == len(other):
                 continue
             return False
-        one = found[name]
+        one = landed[name]
         if one.type != other.type:
             if any(_loses(chunk, one.type) for chunk in other.chunks):
                 return False
@@ -182,15 +182,15 @@ def differing(
     """
     rows = _Rows(data, plain=plain)
     rows.take(skip)
-    for each in sent:
-        found = rows.take(each.rows)
-        if not isinstance(each, SentRun):
-            if not equal(found, each.to_table()):
-                return each
+    for segment in sent:
+        landed = rows.take(segment.rows)
+        if not isinstance(segment, SentRun):
+            if not equal(landed, segment.to_table()):
+                return segment
             continue
-        wrong = (n for n, same in enumerate(each.same(found)) if not same)
+        wrong = (n for n, same in enumerate(segment.same(landed)) if not same)
         if (first := next(wrong, None)) is not None:
-            return each.take([first])
+            return segment.take([first])
     return None
 
 

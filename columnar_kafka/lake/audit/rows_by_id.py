@@ -103,11 +103,11 @@ class RowsById:
         if run.id not in self._plain:
             return [0] * run.rows
         known = self._plain[run.id]
-        found = []
+        counts = []
         for row in run.places():
-            found.append(known[row] & ~_ASKED)
+            counts.append(known[row] & ~_ASKED)
             known[row] |= _ASKED
-        return found
+        return counts
 
     def rows(self, names: Collection[str]) -> dict[str, pa.Table]:
         """Return the rows of segments and blocks that are in here, by name and in their order.
@@ -120,9 +120,9 @@ class RowsById:
         wanted = pa.array(sorted(names), pa.string())
         groups = sorted({group for name in names for group in self._places[name][1:]})
         parts: dict[str, list[pa.Table]] = defaultdict(list)
-        for _, found in groupby(groups, key=lambda group: self._groups[group][0].path):
-            group = list(found)
-            numbers = [self._groups[each][1] for each in group]
+        for _, of_file in groupby(groups, key=lambda group: self._groups[group][0].path):
+            group = list(of_file)
+            numbers = [self._groups[index][1] for index in group]
             table = _rows_of(self._groups[group[0]][0], numbers, wanted)
             if table.num_rows:
                 self.at_once = max(1, min(_MOST_ROWS, _LOOKED_UP * table.num_rows // table.nbytes))
@@ -142,10 +142,10 @@ class RowsById:
         They are named by their block. Rows of another program may name no segment: that of the
         name "".
         """
-        for name, places in sorted(self._places.items(), key=lambda each: each[0] or ""):
+        for name, places in sorted(self._places.items(), key=lambda item: item[0] or ""):
             path = self._groups[places[1]][0].path
             if name in self._plain:
-                if plain and any(0 < each < _ASKED for each in self._plain[name]):
+                if plain and any(0 < count < _ASKED for count in self._plain[name]):
                     yield name, path
             elif name not in self._asked:
                 yield name or "", path
@@ -183,7 +183,7 @@ class Waiting:
     ) -> Iterator[tuple[Segment | SentRun, _Verdict, list[str]]]:
         """Compare together, or else each half: a row group that cannot be read spoils no other."""
         try:
-            found = self._by_id.rows({each.id for each in sent})
+            landed = self._by_id.rows({segment.id for segment in sent})
         except UNREADABLE as error:
             if half := len(sent) // 2:
                 yield from self._compared(sent[:half])
@@ -191,22 +191,22 @@ class Waiting:
             else:
                 yield sent[0], "not provable", [str(error)] * len(offsets_of(sent[0]))
             return
-        for each in sent:
-            yield each, *_compared(each, found[each.id])
+        for segment in sent:
+            yield segment, *_compared(segment, landed[segment.id])
 
 
 _Verdict = Literal["different", "not provable"]
 
 
-def _compared(sent: Segment | SentRun, found: pa.Table) -> tuple[_Verdict, list[str]]:
+def _compared(sent: Segment | SentRun, landed: pa.Table) -> tuple[_Verdict, list[str]]:
     try:
         if isinstance(sent, SentRun):
-            same = list(sent.among(found))
+            same = list(sent.among(landed))
         else:
-            same = [equal(found, sent.to_table())]
+            same = [equal(landed, sent.to_table())]
     except UNREADABLE as error:
         return "not provable", [str(error)] * len(offsets_of(sent))
-    return "different", ["" if each else DIFFERS for each in same]
+    return "different", ["" if is_same else DIFFERS for is_same in same]
 
 
 def offsets_of(sent: Segment | SentRun) -> Sequence[int]:
@@ -218,15 +218,15 @@ def _rows_of(file: LandedFile, groups: list[int], wanted: pa.Array) -> pa.Table:
     """Return the rows of a file's row groups that have one of these ids, in order."""
     with pq.ParquetFile(file.open(), buffer_size=_BUFFER, pre_buffer=False) as parquet:
         read = parquet.schema_arrow
-        schema = pa.schema([each.with_type(without_views(each.type)) for each in read])
-        found = [schema.empty_table()]
+        schema = pa.schema([field.with_type(without_views(field.type)) for field in read])
+        tables = [schema.empty_table()]
         for number in groups:
             metadata = parquet.metadata.row_group(number)
             most = _BATCH * metadata.num_rows // max(1, metadata.total_byte_size)
             for batch in parquet.iter_batches(max(1, min(most, _BATCH_ROWS)), row_groups=[number]):
                 table = pa.Table.from_batches([batch.replace_schema_metadata()]).cast(schema)
-                found.append(table.filter(pc.is_in(ids_of(table), wanted)))
-    table = in_order(pa.concat_tables(found))
+                tables.append(table.filter(pc.is_in(ids_of(table), wanted)))
+    table = in_order(pa.concat_tables(tables))
     for name, value in file.partition.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.repeat(value, table.num_rows))

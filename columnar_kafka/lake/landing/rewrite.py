@@ -106,12 +106,12 @@ class Rewriter:
         self, parts: Iterable[tuple[PartitionValues, pa.Table]], schema: str, fitting: Fitting
     ) -> list[SegmentPart]:
         encoder = self._encoders.setdefault(schema, ParquetEncoder(_COMPRESSION))
-        found = []
+        encoded = []
         for partition, rows in parts:
             table = rows if fitting.cast_to is None else rows.cast(fitting.cast_to)
             data = encoder.encode(table.combine_chunks().to_batches()[0], {})
-            found.append(SegmentPart(partition, data, rows.num_rows, is_rewritten=True))
-        return found
+            encoded.append(SegmentPart(partition, data, rows.num_rows, is_rewritten=True))
+        return encoded
 
 
 def _decoded(segment: Segment) -> pa.Table:

@@ -199,23 +199,23 @@ class Stager:
         """Write the run of a partition, if it has one, and set aside what cannot land."""
         if not (run := self._waiting.take(source)):
             return
-        rows, refused = decoder.decode(source.fence, [each.message for each in run])
+        rows, refused = decoder.decode(source.fence, [waiting.message for waiting in run])
         for index, reason in refused.items():
             self._refuse_plain(run[index].message, reason)
-        good = [each for index, each in enumerate(run) if index not in refused]
+        good = [waiting for index, waiting in enumerate(run) if index not in refused]
         if not good:
             return
         try:
             fitting = self._fitting(decoder.fingerprint, decoder.schema)
         except UnlandableError as error:
-            for each in good:
-                self._refuse_plain(each.message, error.reason)
+            for waiting in good:
+                self._refuse_plain(waiting.message, error.reason)
         else:
             self._write_run(good, rows, fitting)
 
     def _write_run(self, run: Sequence[WaitingMessage], rows: pa.Table, fitting: Fitting) -> None:
         """Write decoded rows together, or else each half of them: one bad row spoils no other."""
-        placements = [each.placement for each in run]
+        placements = [waiting.placement for waiting in run]
         source, schema = placements[0].source, placements[0].header.schema
         try:
             parts = self._rewriter.encoded(rows, schema, fitting, source, self._today())
@@ -308,7 +308,7 @@ class Stager:
 
     def _make_room(self, batch: Batch) -> None:
         """Finish what waited longest, so that a batch may open a file: others first."""
-        while sum(each.number_open for each in (batch, *self._open.values())) >= MAX_OPEN:
+        while sum(other.number_open for other in (batch, *self._open.values())) >= MAX_OPEN:
             if self._open:
                 self._end_file(next(iter(self._open)))
             else:

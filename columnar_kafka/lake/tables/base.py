@@ -150,7 +150,7 @@ class LakeTable(ABC):
         Call it without a commit, or after a `NotLandedError`: after a `MayHaveLandedError` the
         commit may still arrive. Raises nothing: a remaining file is waste.
         """
-        self.remove(file for each in staged for file in each.files)
+        self.remove(file for attempt in staged for file in attempt.files)
 
     @abstractmethod
     def compact(self, file_bytes: int) -> CompactResult:
@@ -305,13 +305,13 @@ def _try_commit(
     table: LakeTable, attempts: tuple[StageResult, ...], *, allow_gaps: bool
 ) -> CommitResult | str:
     """Commit; return a text if another commit came first."""
-    set_aside = [each for attempt in attempts for each in attempt.set_aside]
+    set_aside = [read_range for attempt in attempts for read_range in attempt.set_aside]
     try:
         head = table.head()
         admission = admit(
             (file for attempt in attempts for file in attempt.files),
             head.fences,
-            ranges=[each for attempt in attempts for each in attempt.ranges],
+            ranges=[read_range for attempt in attempts for read_range in attempt.ranges],
             set_aside=set_aside,
             allow_gaps=allow_gaps,
             exists=head.exists or not table.needs_columns,

@@ -92,14 +92,14 @@ def repair(table: LakeTable) -> RepairResult:
     wrong: dict[str, WrongFile] = {}
     for path, check in table.checks(head):
         try:
-            each = check()
+            wrong_file = check()
         except LakeError as error:
             left[path] = f"{error}"
             continue
-        if each is not None and each.can_be_mended:
-            wrong[path] = each
-        elif each is not None:
-            left[path] = f"{path}: filters on {', '.join(each.columns)} may miss rows"
+        if wrong_file is not None and wrong_file.can_be_mended:
+            wrong[path] = wrong_file
+        elif wrong_file is not None:
+            left[path] = f"{path}: filters on {', '.join(wrong_file.columns)} may miss rows"
 
     def mended(run: Run) -> StagedFile | None:
         path = run[0][0]
@@ -109,7 +109,7 @@ def repair(table: LakeTable) -> RepairResult:
             left[path] = f"{error}"
             return None
 
-    runs = ([(path, each.file)] for path, each in wrong.items())
+    runs = ([(path, wrong_file.file)] for path, wrong_file in wrong.items())
     merge_runs(table, runs, mended)
     repaired = len(wrong.keys() - left)
     reasons = tuple(left.values())

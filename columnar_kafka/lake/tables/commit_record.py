@@ -61,19 +61,19 @@ class CommitRecord:
             return cls(
                 sequence=int(properties[_SEQUENCE]),
                 attempt=properties[ATTEMPT],
-                fences={name: Fence(**each) for name, each in values["fences"].items()},
+                fences={name: Fence(**fence) for name, fence in values["fences"].items()},
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LakeError(f"{_FENCES} of a commit cannot be read: {error!r}") from error
 
 
 def check_witness(
-    found: CommitRecord | None, witness: int | None, *, is_whole: bool, reland: bool
+    newest: CommitRecord | None, witness: int | None, *, is_whole: bool, reland: bool
 ) -> CommitRecord:
     """Return the newest record of a table's history, if the second witness agrees.
 
     Args:
-        found: the newest record that can be reached from the current version.
+        newest: the newest record that can be reached from the current version.
         witness: the newest `sequence` by the witness; None if it has none.
         is_whole: whether the history reaches back to the table's beginning.
         reland: go on from the restored fences (``table.after.restore=reland``).
@@ -81,10 +81,10 @@ def check_witness(
     Raises:
         LakeError: the table was restored, or its history was expired.
     """
-    sequence = found.sequence if found else 0
+    sequence = newest.sequence if newest else 0
     if witness is None or witness == sequence:
-        return found or CommitRecord()
-    if found is None and not is_whole:
+        return newest or CommitRecord()
+    if newest is None and not is_whole:
         raise LakeError(
             f"{witness} commits have landed, but the history that held their fences has expired. "
             "Land under another path, or restore the expired history"
@@ -101,7 +101,7 @@ def check_witness(
             "table.after.restore=reland; otherwise move the fences with "
             "`columnar-kafka fence reset`"
         )
-    return CommitRecord(sequence=witness, fences=found.fences if found else {})
+    return CommitRecord(sequence=witness, fences=newest.fences if newest else {})
 
 
 def may_grow(growth: bool | None, properties: Mapping[str, str]) -> bool:

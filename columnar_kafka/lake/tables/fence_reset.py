@@ -29,7 +29,7 @@ def moved_fences(
         LakeError: the table has no such fence, or one would move backward without `force`.
     """
     moved = dict(fences)
-    names = {(each.topic, each.partition): name for name, each in fences.items()}
+    names = {(fence.topic, fence.partition): name for name, fence in fences.items()}
     for (topic, partition), offset in offsets.items():
         where = position.partition_address(topic, partition)
         if (topic, partition) not in names:

@@ -239,7 +239,7 @@ def unreferenced(files: Iterable[StagedFile], landed: Iterable[str]) -> list[Sta
 
     These are encoded in one way or another; the names are unique, and plain.
     """
-    names = {each.rpartition("/")[2] for each in landed}
+    names = {path.rpartition("/")[2] for path in landed}
     return [file for file in files if file.path.rpartition("/")[2] not in names]
 
 
@@ -318,6 +318,6 @@ def plain_uri(uri: str) -> str:
     Raises:
         LakeError: it has a character that means something in a URI, or is none of one.
     """
-    if found := _UNPLAIN.search(uri):
-        raise LakeError(f"path {uri!r}: a table's path must not contain {found[0]!r}")
+    if match := _UNPLAIN.search(uri):
+        raise LakeError(f"path {uri!r}: a table's path must not contain {match[0]!r}")
     return uri

@@ -108,13 +108,13 @@ class LocalFiles:
 
     def older(self, folder: Path, when: float, *, suffix: str, after: str = "") -> list[str]:
         """See `Files.older`."""
-        found = []
+        older = []
         names = (name for name in self.names(folder) if name > after and name.endswith(suffix))
         for name in names:
             with suppress(FileNotFoundError):  # another process has removed it
                 if (folder / name).stat().st_mtime < when:
-                    found.append(name)
-        return found
+                    older.append(name)
+        return older
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder and those above it, so that they survive a crash of the machine."""

@@ -70,8 +70,8 @@ def runs_to_merge(
     def alike(path: str, file: StagedFile) -> tuple[object, ...]:
         return file.fence, file.schema, file.table_partition, layouts.get(path)
 
-    def place(each: tuple[str, StagedFile]) -> tuple[str, str, int]:
-        file = each[1]
+    def place(item: tuple[str, StagedFile]) -> tuple[str, str, int]:
+        file = item[1]
         return file.fence, repr(file.table_partition), file.first
 
     run: Run = []
@@ -181,7 +181,7 @@ def _staged(
 
 def _new(merged: Iterable[StagedFile], replaced: Mapping[str, Collection[str]]) -> list[StagedFile]:
     """Return the files that were staged, and not those of the table that are stated anew."""
-    return [each for each in merged if each.path not in replaced[each.path]]
+    return [file for file in merged if file.path not in replaced[file.path]]
 
 
 def layout_of(schema: pa.Schema) -> bytes:
@@ -284,26 +284,26 @@ def as_staged(
     Raises:
         KeyError, ValueError, LakeError: as `file_messages`.
     """
-    found = file_messages(path, footer.metadata)
-    if found is None:
+    messages = file_messages(path, footer.metadata)
+    if messages is None:
         return None
-    fence = names.get((found.topic, found.partition))
-    if not found.is_verbatim:
-        generation = TopicGeneration(found.cluster, found.topic_id)
-        fence = SourcePartition(generation, found.topic, found.partition).fence
+    fence = names.get((messages.topic, messages.partition))
+    if not messages.is_verbatim:
+        generation = TopicGeneration(messages.cluster, messages.topic_id)
+        fence = SourcePartition(generation, messages.topic, messages.partition).fence
     if fence is None:
         return None
     return StagedFile(
         fence=fence,
-        topic=found.topic,
-        partition=found.partition,
-        first=found.first,
-        last=found.last,
-        messages=found.segments,
+        topic=messages.topic,
+        partition=messages.partition,
+        first=messages.first,
+        last=messages.last,
+        messages=messages.segments,
         rows=footer.num_rows,
         nbytes=nbytes,
         segment="",
-        schema=found.schema,
+        schema=messages.schema,
         digest="",
         path=path,
         table_partition=partition or None,
@@ -315,8 +315,8 @@ def merged_stage(run: Sequence[StagedFile], path: str, nbytes: int) -> StagedFil
     return replace(
         run[-1],
         first=run[0].first,
-        messages=sum(each.messages for each in run),
-        rows=sum(each.rows for each in run),
+        messages=sum(file.messages for file in run),
+        rows=sum(file.rows for file in run),
         nbytes=nbytes,
         digest="",
         path=path,
@@ -330,8 +330,8 @@ def merged_metadata(run: Sequence[StagedFile]) -> dict[str, str]:
     return file_metadata(
         SourcePartition(TopicGeneration(cluster, topic_id), first.topic, first.partition),
         schema=first.schema,
-        rows=sum(each.rows for each in run),
-        segments=sum(each.messages for each in run),
+        rows=sum(file.rows for file in run),
+        segments=sum(file.messages for file in run),
         first=first.first,
         last=run[-1].last,
     )

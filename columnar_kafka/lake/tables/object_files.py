@@ -204,9 +204,9 @@ class ObjectFiles:
         """Return the names in a folder, and when they were written."""
         offset = f"{folder}/{after}" if after else None
         with _os_errors():
-            found = obstore.list(self._store, str(folder), offset=offset).collect()
+            objects = obstore.list(self._store, str(folder), offset=offset).collect()
         return [
-            (each["path"].rpartition("/")[2], each["last_modified"].timestamp()) for each in found
+            (meta["path"].rpartition("/")[2], meta["last_modified"].timestamp()) for meta in objects
         ]
 
     def _tail(self, path: PurePosixPath, nbytes: int, length: int = _TAIL) -> bytes:

@@ -75,20 +75,20 @@ class Snapshot:
         info = _info(entry)
         if info.get("operation") == _RESTORE:
             return None
-        if any("metaData" in each or "protocol" in each for each in entry):
+        if any("metaData" in action or "protocol" in action for action in entry):
             return None
         sequence = self.sequence
-        for each in entry:
-            if (transaction := each.get("txn") or {}).get("appId") == _APPLICATION:
+        for action in entry:
+            if (transaction := action.get("txn") or {}).get("appId") == _APPLICATION:
                 sequence = int(transaction["version"])
-        found = CommitRecord.from_properties(info)
+        record = CommitRecord.from_properties(info)
         return replace(
             self,
             version=self.version + 1,
             info=info,
             sequence=sequence,
-            record=found or self.record,
-            is_whole=found is not None or self.is_whole,
+            record=record or self.record,
+            is_whole=record is not None or self.is_whole,
         )
 
 
@@ -243,7 +243,7 @@ class DeltaLog:
     def _add(self, version: int, entry: Entry) -> bool:
         """Write a commit; return False if another one has taken its version."""
         # Parsers of logs join escaped surrogates wrongly.
-        lines = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in entry]
+        lines = [json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in entry]
         try:
             self._files.put(self._path(version), "\n".join([*lines, ""]).encode())
         except FileExistsError:
@@ -260,7 +260,7 @@ class DeltaLog:
         """Return whether there is a commit, or a checkpoint of it or a later one, to follow."""
         names = self._files.names(self._folder)
         return self._path(version).name in names or any(
-            int(found[1]) >= version for found in map(_CHECKPOINT.match, names) if found
+            int(match[1]) >= version for match in map(_CHECKPOINT.match, names) if match
         )
 
     def _has_another_than(self, snapshot: Snapshot) -> bool:
@@ -297,15 +297,15 @@ def _action(line: bytes) -> JsonObject:
     """Parse a line of a commit; ValueError, TypeError, KeyError or AttributeError for others."""
     action = dict(json.loads(line.decode(), parse_constant=int))  # which refuses NaN, as readers do
     info, transaction = action.get("commitInfo") or {}, action.get("txn") or {"version": 0}
-    for each in (info, info.get("operationParameters") or {}, transaction):
-        each.items()
+    for part in (info, info.get("operationParameters") or {}, transaction):
+        part.items()
     int(transaction["version"])
     return action
 
 
 def _info(entry: Entry) -> JsonObject:
     """Return what a commit says about itself; nothing if it does not."""
-    return next((each["commitInfo"] for each in entry if each.get("commitInfo")), {})
+    return next((action["commitInfo"] for action in entry if action.get("commitInfo")), {})
 
 
 def _restored(version: int, info: Mapping[str, Any]) -> int:

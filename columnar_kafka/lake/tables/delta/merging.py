@@ -67,8 +67,10 @@ class LoggedFile(NamedTuple):
 
     def may_hide(self, column: Path) -> bool:
         """Whether they will, once the table has that column."""
-        stated = [self.nulls, *(each for each in (self.least, self.most) if each is not None)]
-        return self.has_bounds and any(_stated(each, column[:1]) is None for each in stated)
+        stated = [self.nulls, *(bounds for bounds in (self.least, self.most) if bounds is not None)]
+        return self.has_bounds and any(
+            _stated(statistic, column[:1]) is None for statistic in stated
+        )
 
     def lacking(self, columns: Collection[Path]) -> str:
         """Return the statistics of a file that `has_bounds`, and has none of these `columns`."""
@@ -111,16 +113,16 @@ def files_to_merge(
         LakeError: a footer cannot be read.
     """
     names = fence_names(fences)
-    found: dict[str, StagedFile] = {}
+    written: dict[str, StagedFile] = {}
     layouts: dict[str, bytes] = {}
     for path, file in files.items():
         with unreadable(path):
             metadata = pq.read_metadata(footer(path, file.nbytes))
             staged = as_staged(path, file.nbytes, metadata, names, file.partition)
         if staged is not None:
-            found[path] = staged
+            written[path] = staged
             layouts[path] = layout_of(metadata.schema.to_arrow_schema())
-    return found, layouts
+    return written, layouts
 
 
 def wrong_columns(file: LoggedFile, footer: Footer, indexed: Collection[Path]) -> Iterator[str]:

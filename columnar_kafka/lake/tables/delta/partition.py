@@ -114,8 +114,8 @@ def columns(
     Raises:
         LakeError: a column does not exist, or its type is not supported.
     """
-    types = {each["name"]: each["type"] for each in table["fields"]}
-    found = []
+    types = {field["name"]: field["type"] for field in table["fields"]}
+    partition_columns = []
     for name in names:
         delta = types.get(name)
         if is_filled(name, schema) and delta != (filled := _filled_field(name)["type"]):
@@ -126,8 +126,8 @@ def columns(
         text = partial(_text, column=name) if shown == "string" else _TEXTS.get(shown)
         if text is None:
             raise LakeError(f"partition column {name!r}: its type {shown} is not supported")
-        found.append(PartitionColumn(name, (name,), text))
-    return tuple(found)
+        partition_columns.append(PartitionColumn(name, (name,), text))
+    return tuple(partition_columns)
 
 
 def with_filled(table: JsonObject, schema: pa.Schema, names: Iterable[str]) -> JsonObject:
@@ -144,9 +144,9 @@ def _filled_field(name: str) -> JsonObject:
 def without_filled(table: JsonObject, schema: pa.Schema, names: Collection[str]) -> JsonObject:
     """Return a table's schema without the partition columns that segments need not have."""
     fields = [
-        each
-        for each in table["fields"]
-        if each["name"] not in names or not is_filled(each["name"], schema)
+        field
+        for field in table["fields"]
+        if field["name"] not in names or not is_filled(field["name"], schema)
     ]
     return {**table, "fields": fields}
 
@@ -159,4 +159,4 @@ def folder(partition: PartitionValues) -> str:
 def _folder(name: str, value: str | None) -> str:
     # polars looks for the name as it is. deltalake's OPTIMIZE finds no path with ~.
     text = _NULL if value is None else quote(value, safe="").replace("~", "%7E")
-    return f"{_UNNAMED.sub(lambda found: quote(found[0], safe=''), name)}={text}"
+    return f"{_UNNAMED.sub(lambda match: quote(match[0], safe=''), name)}={text}"

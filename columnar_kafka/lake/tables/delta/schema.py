@@ -87,7 +87,7 @@ def delta_schema(schema: pa.Schema) -> JsonObject:
 
 
 def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
-    found: list[JsonObject] = []
+    columns: list[JsonObject] = []
     names: set[str] = set()
     for field in fields:
         place = f"{path}.{field.name}" if path else field.name
@@ -99,7 +99,7 @@ def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
         if field.name.lower() in names:
             raise LakeError(f"column {place!r}: {_CASE}")
         names.add(field.name.lower())
-        found.append(
+        columns.append(
             {
                 "name": field.name,
                 "type": _type(field.type, place),
@@ -107,7 +107,7 @@ def _struct(fields: Iterable[pa.Field], path: str) -> JsonObject:
                 "metadata": {},
             }
         )
-    return {"type": "struct", "fields": found}
+    return {"type": "struct", "fields": columns}
 
 
 def _type(arrow: pa.DataType, path: str) -> str | JsonObject:
@@ -154,7 +154,9 @@ def with_nullable_columns(schema: JsonObject) -> JsonObject:
 def _each_nullable(value: Any) -> Any:
     if isinstance(value, dict):
         return with_nullable_columns(value)
-    return [with_nullable_columns(each) for each in value] if isinstance(value, list) else value
+    return (
+        [with_nullable_columns(element) for element in value] if isinstance(value, list) else value
+    )
 
 
 def grown(table: JsonObject, file: JsonObject) -> JsonObject:
@@ -165,15 +167,15 @@ def grown(table: JsonObject, file: JsonObject) -> JsonObject:
     Raises:
         LakeError: the names of two columns differ in upper case only.
     """
-    columns = {each["name"]: each for each in table["fields"]}
-    for each in file["fields"]:
-        name = each["name"]
+    columns = {field["name"]: field for field in table["fields"]}
+    for field in file["fields"]:
+        name = field["name"]
         if name in columns:
-            columns[name] = {**columns[name], "type": _grown(columns[name], each)}
-        elif found := next((other for other in columns if other.lower() == name.lower()), ""):
-            raise LakeError(f"column {name!r}: the table has {found!r}, and {_CASE}")
+            columns[name] = {**columns[name], "type": _grown(columns[name], field)}
+        elif existing := next((other for other in columns if other.lower() == name.lower()), ""):
+            raise LakeError(f"column {name!r}: the table has {existing!r}, and {_CASE}")
         else:
-            columns[name] = with_nullable_columns(each)
+            columns[name] = with_nullable_columns(field)
     return {**table, "fields": list(columns.values())}
 
 
@@ -190,7 +192,7 @@ def _grown(table: JsonObject, file: JsonObject, key: str = "type") -> Any:
 
 def widened(fields: Iterable[pa.Field], table: JsonObject) -> list[pa.Field]:
     """Return columns with the types that a table has for them, where those are wider."""
-    columns = {each["name"]: each["type"] for each in table["fields"]}
+    columns = {field["name"]: field["type"] for field in table["fields"]}
     return [
         field.with_type(_widened(field.type, columns[field.name]))
         if field.name in columns
@@ -222,7 +224,7 @@ def _wider(arrow: pa.DataType, table: str) -> pa.DataType:
     name = _primitive(arrow)
     for names in _WIDER:
         if name in names and table in names and names.index(table) > names.index(name):
-            return next(key for key, found in _NAMES.items() if found == table)
+            return next(key for key, primitive in _NAMES.items() if primitive == table)
     if (
         pa.types.is_decimal128(arrow)
         and (match := _DECIMAL.fullmatch(table))
@@ -254,16 +256,16 @@ def check_fits(file: Any, table: Any, path: str = "") -> None:
 
 
 def _check_struct(file: JsonObject, table: JsonObject, prefix: str) -> None:
-    columns = {each["name"]: each for each in table["fields"]}
-    for each in file["fields"]:
-        path = f"{prefix}{each['name']}"
-        if (column := columns.pop(each["name"], None)) is None:
+    columns = {field["name"]: field for field in table["fields"]}
+    for field in file["fields"]:
+        path = f"{prefix}{field['name']}"
+        if (column := columns.pop(field["name"], None)) is None:
             raise LakeError(
-                f"column {path!r} is not in the table. Add it as {_name(each['type'])}, or have it "
-                "added with table.growth=allow"
+                f"column {path!r} is not in the table. Add it as {_name(field['type'])}, or have "
+                "it added with table.growth=allow"
             )
-        _check_null(each["nullable"], column["nullable"], path)
-        check_fits(each["type"], column["type"], path)
+        _check_null(field["nullable"], column["nullable"], path)
+        check_fits(field["type"], column["type"], path)
     for name, column in columns.items():
         if not column["nullable"]:
             raise LakeError(
@@ -322,9 +324,9 @@ def _used(delta: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield each column's metadata that a writer must act on."""
     if isinstance(delta, str):
         return
-    for each in delta.get("fields", ()):
-        name = f"{path}{each['name']}"
-        yield from ((name, key) for key in each["metadata"] if _USED.fullmatch(key))
-        yield from _used(each["type"], f"{name}.")
+    for field in delta.get("fields", ()):
+        name = f"{path}{field['name']}"
+        yield from ((name, key) for key in field["metadata"] if _USED.fullmatch(key))
+        yield from _used(field["type"], f"{name}.")
     for key in ("elementType", "keyType", "valueType"):
         yield from _used(delta.get(key, ""), path)

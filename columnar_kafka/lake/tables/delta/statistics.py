@@ -58,12 +58,12 @@ def indexed_columns(
 
     `table` is its schema; its `partition` columns have none.
     """
-    fields = [each for each in table["fields"] if each["name"] not in partition]
+    fields = [field for field in table["fields"] if field["name"] not in partition]
     paths = list(_table_leaves(fields, ()))
     if names := properties.get(_COLUMNS):
         wanted = _parsed(names)
         return frozenset(
-            path for path in paths if any(path[: len(each)] == each for each in wanted)
+            path for path in paths if any(path[: len(prefix)] == prefix for prefix in wanted)
         )
     count = setting(properties, _COUNT, _COUNT_DEFAULT, least=-1)
     return frozenset(paths if count < 0 else paths[:count])
@@ -125,8 +125,8 @@ def file_statistics(footer: pq.FileMetaData, indexed: Collection[Path]) -> str:
 
 def lacking(footer: pq.FileMetaData, indexed: Collection[Path]) -> list[Path]:
     """Return those of a table's columns that a file does not have."""
-    found = set(_fields(footer.schema.to_arrow_schema(), ()))
-    return sorted(set(indexed) - found)
+    columns = set(_fields(footer.schema.to_arrow_schema(), ()))
+    return sorted(set(indexed) - columns)
 
 
 def restated(records: int, least: Any, most: Any, nulls: Any, columns: Collection[Path]) -> str:
@@ -213,10 +213,10 @@ def _leaves_of(arrow: pa.DataType, path: Path) -> Iterator[tuple[Path | None, pa
     if pa.types.is_struct(arrow):
         yield from _leaves(list(arrow), path)
     elif is_list(arrow):
-        yield from ((None, each) for _, each in _leaves_of(arrow.value_type, path))
+        yield from ((None, leaf) for _, leaf in _leaves_of(arrow.value_type, path))
     elif pa.types.is_map(arrow):
-        for each in (arrow.key_type, arrow.item_type):
-            yield from ((None, leaf) for _, leaf in _leaves_of(each, path))
+        for inner in (arrow.key_type, arrow.item_type):
+            yield from ((None, leaf) for _, leaf in _leaves_of(inner, path))
     else:
         yield path, arrow
 
@@ -241,7 +241,7 @@ def _with_bound(
     if tree is None or has_no_bounds(arrow):
         return tree
     filled = [group for group in groups if group is None or group.num_values]
-    is_counted = not any(each is None for each in filled)
+    is_counted = not any(group is None for group in filled)
     bound = exact_bound(filled, is_upper=is_upper)
     if bound is not None:
         _put(tree, path, _stated(bound, is_upper=is_upper))
@@ -266,7 +266,7 @@ def exact_bound(groups: Sequence[Any], *, is_upper: bool) -> Any:
         ]
     except (ValueError, OverflowError):  # they are no values of Python
         return None
-    known = [each for each in stated if each is not None and each == each]  # noqa: PLR0124 - NaN
+    known = [bound for bound in stated if bound is not None and bound == bound]  # noqa: PLR0124 - NaN
     if not known or len(known) < len(stated):
         return None
     return max(known) if is_upper else min(known)

@@ -188,8 +188,8 @@ class DeltaLakeTable(LakeTable):
         def staged(run: Run) -> StagedFile:
             return stage_merged(run, self._beside(run[0][1]), self._read)
 
-        found, layouts = files_to_merge(before, self._footer, head.fences)
-        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged)
+        written, layouts = files_to_merge(before, self._footer, head.fences)
+        less = merge_runs(self, runs_to_merge(written, file_bytes, layouts), staged)
         return CompactResult(files_before=len(before), files=len(before) - less)
 
     def paths(self, head: Head[State]) -> Collection[str]:
@@ -408,8 +408,8 @@ class DeltaLakeTable(LakeTable):
             if conflict := self._add(snapshot, commit_entry(actions, None, lands=False)):
                 return conflict
             table = self._opened(version)
-        changed = [each for each in new["fields"] if each not in snapshot.schema["fields"]]
-        fields = [Field.from_json(json.dumps(each)) for each in changed]
+        changed = [field for field in new["fields"] if field not in snapshot.schema["fields"]]
+        fields = [Field.from_json(json.dumps(field)) for field in changed]
         once = CommitProperties(max_commit_retries=0)
         try:
             table.alter.add_columns(fields, commit_properties=once)

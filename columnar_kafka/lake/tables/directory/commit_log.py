@@ -83,8 +83,8 @@ class LogEntry:
         values = json.loads(data)
         if (version := values.pop("version")) != 1:
             raise ValueError(f"its version is {version}; upgrade columnar-kafka")
-        files = {path: StagedFile(**each) for path, each in values.pop("files").items()}
-        fences = {name: Fence(**each) for name, each in values.pop("fences").items()}
+        files = {path: StagedFile(**file) for path, file in values.pop("files").items()}
+        fences = {name: Fence(**fence) for name, fence in values.pop("fences").items()}
         return cls(files=files, fences=fences, **values)
 
 
@@ -123,15 +123,15 @@ class CommitLog:
 
     def files(self, sequence: int) -> dict[str, StagedFile]:
         """Return the files that the table has after an entry, by path. Raises as `newest`."""
-        found: dict[str, StagedFile] = {}
+        files: dict[str, StagedFile] = {}
         for number in range(1, sequence + 1):
             if (entry := self.read(number)) is None:
                 raise LakeError(f"{self._path(number)} is gone")
             for path in itertools.chain.from_iterable(entry.replaced.values()):
-                if found.pop(path, None) is None:
+                if files.pop(path, None) is None:
                     raise LakeError(f"{self._path(number)} replaces {path}, which no entry landed")
-            found |= entry.files
-        return found
+            files |= entry.files
+        return files
 
     def read(self, sequence: int) -> LogEntry | None:
         """Read an entry; None if there is none of that number. Raises as `newest`."""
@@ -166,11 +166,11 @@ class CommitLog:
 
         The log is not listed for it: a disk lists all of it, however long it is.
         """
-        for index in itertools.count(number + 1):
-            if self._files.size(self._path(index)) is None:
-                return index - 1
-            if index - number == _FOLLOWED:
-                return self._listed(index)
+        for later in itertools.count(number + 1):
+            if self._files.size(self._path(later)) is None:
+                return later - 1
+            if later - number == _FOLLOWED:
+                return self._listed(later)
         raise AssertionError  # a count does not end
 
     def _listed(self, known: int) -> int:

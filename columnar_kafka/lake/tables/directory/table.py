@@ -231,14 +231,14 @@ class ParquetDirectory(LakeTable):
     def landed_files(self, head: Head[LogEntry]) -> list[LandedFile]:
         """See `LakeTable.landed_files`. Readers see files that the log does not know, too."""
         paths = set(self._log.files(head.version))
-        found = {
+        visible = {
             f"{folder}/{name}"
             for folder in {path.rpartition("/")[0] for path in paths}
             for name in self._files.names(self.root / folder)
             if name.endswith(".parquet")
         }
         later = self._log.files(self._log.newest().sequence)  # may have landed meanwhile
-        paths |= found.difference(later)
+        paths |= visible.difference(later)
         return [self._landed(path) for path in sorted(paths)]
 
     def paths(self, head: Head[LogEntry]) -> Collection[str]:
@@ -358,8 +358,8 @@ class ParquetDirectory(LakeTable):
         """
         folder = self.root / visible_folder(topic)
         for name in sorted(self._files.names(folder)):
-            found = _VISIBLE.fullmatch(name)
-            if found and int(found[1]) == partition and int(found[2]) >= start:
+            match = _VISIBLE.fullmatch(name)
+            if match and int(match[1]) == partition and int(match[2]) >= start:
                 yield self._files.read(folder / name)
 
     def _unlogged(self, newest: LogEntry, file: StagedFile) -> PurePath | None:

@@ -113,7 +113,7 @@ def add_data_files(
     pyiceberg's `add_files` would guess the partition, read the footers once more, and end the
     process at one with encrypted columns.
     """
-    found = list(_data_files(transaction, files, uris, footers))
+    data_files = list(_data_files(transaction, files, uris, footers))
     update = transaction.update_snapshot(snapshot_properties=properties)
     merges = property_as_bool(
         transaction.table_metadata.properties,
@@ -121,8 +121,8 @@ def add_data_files(
         TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
     )
     with update.merge_append() if merges else update.fast_append() as append:
-        for each in found:
-            append.append_data_file(each)
+        for data_file in data_files:
+            append.append_data_file(data_file)
 
 
 def replace_data_files(
@@ -134,15 +134,15 @@ def replace_data_files(
     properties: dict[str, str],
 ) -> None:
     """Put files in place of `old` ones, in one snapshot with these properties."""
-    found = list(_data_files(transaction, files, uris, footers))
+    data_files = list(_data_files(transaction, files, uris, footers))
     with transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite:
         # Have every manifest searched for the old files: pyiceberg chooses manifests by the files'
         # partitions, in threads that share one evaluator, and overlooks some.
         overwrite.delete_by_predicate(AlwaysTrue())
-        for each in old:
-            overwrite.delete_data_file(each)
-        for each in found:
-            overwrite.append_data_file(each)
+        for data_file in old:
+            overwrite.delete_data_file(data_file)
+        for data_file in data_files:
+            overwrite.append_data_file(data_file)
 
 
 def _data_files(
@@ -187,11 +187,11 @@ def wrong_columns(file: DataFile, footer: Footer, metadata: TableMetadata) -> It
         stated = _statistics(footer.metadata, schema, _UNCUT)
     for name, is_upper in (("lower_bounds", False), ("upper_bounds", True)):
         exact = stated.get(name) or {}
-        for field_id, found in (getattr(file, name) or {}).items():
+        for field_id, bound in (getattr(file, name) or {}).items():
             kind: Any = schema.find_type(field_id)
             true = exact.get(field_id)
             if true is None or _is_too_narrow(
-                from_bytes(kind, true), from_bytes(kind, found), is_upper=is_upper
+                from_bytes(kind, true), from_bytes(kind, bound), is_upper=is_upper
             ):
                 yield schema.find_column_name(field_id) or str(field_id)
 
@@ -205,9 +205,9 @@ def _schema_of(footer: pq.FileMetaData, metadata: TableMetadata) -> Schema | Non
     )
 
 
-def _is_too_narrow(true: Any, found: Any, *, is_upper: bool) -> bool:
+def _is_too_narrow(true: Any, bound: Any, *, is_upper: bool) -> bool:
     """Return whether values lie outside of the bound that was found."""
-    return bool(found < true if is_upper else found > true)
+    return bool(bound < true if is_upper else bound > true)
 
 
 def _statistics(
@@ -230,10 +230,10 @@ def _statistics(
             columns[column.field_id] = replace(column, mode=_COUNTS)
         elif _cannot_be_cut(greatest, column.mode.length):
             columns[column.field_id] = replace(column, mode=_FULL)
-    found: dict[str, Any] = data_file_statistics_from_parquet_metadata(
+    statistics: dict[str, Any] = data_file_statistics_from_parquet_metadata(
         footer, stats_columns=columns, parquet_column_mapping=ids
     ).to_serialized_dict()
-    return found
+    return statistics
 
 
 _BOUNDS: Final = (MetricModeTypes.FULL, MetricModeTypes.TRUNCATE)

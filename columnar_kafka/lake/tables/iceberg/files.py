@@ -54,10 +54,10 @@ def file_io_properties(storage: Mapping[str, str]) -> dict[str, str]:
             "as properties of the catalog, by pyiceberg's names"
         )
     names = {key: _PROPERTIES[key.lower()] for key in storage}
-    found = {name: storage[key] for key, name in names.items() if name is not None}
+    properties = {name: storage[key] for key, name in names.items() if name is not None}
     if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
-        found.setdefault("s3.endpoint", endpoint)
-    return found
+        properties.setdefault("s3.endpoint", endpoint)
+    return properties
 
 
 _PLACED: Final = (

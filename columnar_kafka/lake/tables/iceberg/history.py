@@ -131,8 +131,8 @@ def retained(metadata: TableMetadata, keep: int | None, now_ms: int) -> set[int]
     for ref in metadata.refs.values():
         chain = list(_ancestors(metadata, ref.snapshot_id))
         stays.update(_with_record(chain, 0, _newest(chain, ref, rule, now_ms)))
-        for place, each in enumerate(chain):
-            if _may_remove(each) and now_ms - each.timestamp_ms < rule.files_ms:
+        for place, snapshot in enumerate(chain):
+            if _may_remove(snapshot) and now_ms - snapshot.timestamp_ms < rule.files_ms:
                 stays.update(_with_record(chain, place, place + 2))
     reached = _reached(metadata)
     for snapshot in metadata.snapshots:
@@ -154,17 +154,19 @@ def _newest(chain: Sequence[Snapshot], ref: SnapshotRef, rule: _Rule, now_ms: in
         return 1
     count = max(1, ref.min_snapshots_to_keep or rule.count)
     oldest = now_ms - (ref.max_snapshot_age_ms or rule.age_ms)
-    return max(count, sum(each.timestamp_ms > oldest for each in chain))
+    return max(count, sum(snapshot.timestamp_ms > oldest for snapshot in chain))
 
 
 def _with_record(chain: Sequence[Snapshot], start: int, end: int) -> Iterator[int]:
     """Yield the ids of a part of a chain, and of those before it up to one with a record."""
     kept = chain[start:end]
-    yield from (each.snapshot_id for each in kept)
+    yield from (snapshot.snapshot_id for snapshot in kept)
     if kept and ATTEMPT not in _summary(kept[-1]):
-        records = (n for n, each in enumerate(chain[end:], end) if ATTEMPT in _summary(each))
-        found = next(records, -1)  # without any there are no fences to be found
-        yield from (each.snapshot_id for each in chain[end : found + 1])
+        records = (
+            n for n, snapshot in enumerate(chain[end:], end) if ATTEMPT in _summary(snapshot)
+        )
+        record = next(records, -1)  # without any there are no fences to be found
+        yield from (snapshot.snapshot_id for snapshot in chain[end : record + 1])
 
 
 def expire(table: Table, keep: int | None, now_ms: int) -> None:
@@ -190,7 +192,7 @@ def expire(table: Table, keep: int | None, now_ms: int) -> None:
 
 def expire_snapshots(table: Table, ends: Sequence[Snapshot]) -> None:
     """Take snapshots out of a table, and remove the files that only these have."""
-    manifests = {path for found in _manifests(table.io, ends) for path in found}
+    manifests = {path for by_path in _manifests(table.io, ends) for path in by_path}
     reached = _reached(table.metadata)
     removed = {
         path
@@ -202,14 +204,18 @@ def expire_snapshots(table: Table, ends: Sequence[Snapshot]) -> None:
     _Expiry(transaction, ids, table.metadata.refs).commit()
     transaction.commit_transaction()
     left = table.metadata.snapshots
-    used = {path: each for found in _manifests(table.io, left) for path, each in found.items()}
+    used = {
+        path: manifest
+        for by_path in _manifests(table.io, left)
+        for path, manifest in by_path.items()
+    }
     if removed:
-        for each in used.values():
-            entries = each.fetch_manifest_entry(table.io, discard_deleted=True)
+        for manifest in used.values():
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
             removed.difference_update(entry.data_file.file_path for entry in entries)
     # pyiceberg leaves the manifest of a commit behind that it has merged with older ones.
-    merged = {f"{found[1]}-m0.avro" for path in manifests if (found := _MERGED.fullmatch(path))}
-    lists = {end.manifest_list for end in ends} - {each.manifest_list for each in left}
+    merged = {f"{match[1]}-m0.avro" for path in manifests if (match := _MERGED.fullmatch(path))}
+    lists = {end.manifest_list for end in ends} - {snapshot.manifest_list for snapshot in left}
     _remove(table.io, [*removed, *(manifests | merged).difference(used), *lists])
 
 
@@ -232,8 +238,10 @@ class _Expiry(UpdateTableMetadata["_Expiry"]):
 
 def _manifests(io: FileIO, snapshots: Iterable[Snapshot]) -> Iterator[dict[str, Any]]:
     """Yield the manifests of each snapshot, by path."""
-    for found in ExecutorFactory.get_or_create().map(lambda each: each.manifests(io), snapshots):
-        yield {each.manifest_path: each for each in found}
+    for manifests in ExecutorFactory.get_or_create().map(
+        lambda snapshot: snapshot.manifests(io), snapshots
+    ):
+        yield {manifest.manifest_path: manifest for manifest in manifests}
 
 
 def _may_remove(snapshot: Snapshot) -> bool:
@@ -269,7 +277,7 @@ def _remove(io: FileIO, paths: Iterable[str]) -> None:
 
 def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:
     """Yield a snapshot and those before it, as far as they have not expired."""
-    by_id = {each.snapshot_id: each for each in metadata.snapshots}
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     while snapshot_id is not None and (snapshot := by_id.get(snapshot_id)) is not None:
         yield snapshot
         snapshot_id = snapshot.parent_snapshot_id

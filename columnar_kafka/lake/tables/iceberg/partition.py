@@ -68,7 +68,7 @@ def spec_columns(metadata: TableMetadata, schema: pa.Schema) -> tuple[PartitionC
     Raises:
         LakeError: one is not supported.
     """
-    paths = {each: path for path, each in field_ids(metadata.schema().as_struct()).items()}
+    paths = {field_id: path for path, field_id in field_ids(metadata.schema().as_struct()).items()}
     return tuple(_column(field, paths, metadata, schema) for field in metadata.spec().fields)
 
 
@@ -107,11 +107,11 @@ def _value(transform: Any, kind: ice.IcebergType) -> Callable[[Any], Any]:
     least = getattr(result, "min", None)
 
     def value(plain: Any) -> Any:
-        found = transformed(plain)
-        check(found)
-        if least is not None and found < least:
+        partition = transformed(plain)
+        check(partition)
+        if least is not None and partition < least:
             raise ValueError(f"{transform} of it is less than {least}, the least {result}")
-        return found
+        return partition
 
     return value
 

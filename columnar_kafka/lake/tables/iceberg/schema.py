@@ -107,7 +107,7 @@ def check_fits(
         LakeError: they cannot, or would put null where the table has none, or have field ids that
             are not the table's; it names the column.
     """
-    fields = {each.name: each for each in table.fields}
+    fields = {field.name: field for field in table.fields}
     for column in columns:
         place = f"{path}{column.name}"
         if (field := fields.pop(column.name, None)) is not None:
@@ -142,8 +142,8 @@ def _check_field(file: pa.Field, field: ice.NestedField, path: str, *, may_grow:
         _check_field(arrow.key_field, table.key_field, f"{path}.key", may_grow=False)
         _check_field(arrow.item_field, table.value_field, f"{path}.value", may_grow=may_grow)
     else:
-        found = column_type(arrow)
-        if not (_reads_as(found, table) or (may_grow and _reads_as(table, found))):
+        kind = column_type(arrow)
+        if not (_reads_as(kind, table) or (may_grow and _reads_as(table, kind))):
             raise LakeError(f"column {path!r}: {arrow} in Kafka, {table} in the table")
 
 

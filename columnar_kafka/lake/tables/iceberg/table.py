@@ -232,8 +232,8 @@ class IcebergTable(LakeTable):
             writer = self._replacing(table, run[0][1])
             return stage_merged(run, writer, partial(file_content, table), millisecond_columns)
 
-        found, layouts = files_to_merge(table, before, head.fences)
-        less = merge_runs(self, runs_to_merge(found, file_bytes, layouts), staged)
+        written, layouts = files_to_merge(table, before, head.fences)
+        less = merge_runs(self, runs_to_merge(written, file_bytes, layouts), staged)
         return CompactResult(files_before=len(before), files=len(before) - less)
 
     def paths(self, head: Head[State]) -> Collection[str]:
@@ -267,11 +267,11 @@ class IcebergTable(LakeTable):
         try:
             refuse_features(metadata)
             witness = CommitRecord.from_properties(metadata.properties)
-            found, is_whole = newest_record(metadata)
-            if found is None and not is_whole:
-                found = witness
+            newest, is_whole = newest_record(metadata)
+            if newest is None and not is_whole:
+                newest = witness
             record = check_witness(
-                found,
+                newest,
                 witness.sequence if witness else None,
                 is_whole=is_whole,
                 reland=self.reland,
@@ -368,8 +368,8 @@ class IcebergTable(LakeTable):
         with suppress(Exception):  # a catalog and its files may raise anything
             if not files or (table := self.load()) is None:
                 return
-            found = table.inspect.all_data_files()["file_path"].to_pylist()
-            for file in unreferenced(files, found):
+            paths = table.inspect.all_data_files()["file_path"].to_pylist()
+            for file in unreferenced(files, paths):
                 stored, place = self._place(table, file.path)
                 stored.remove(place)
 
@@ -444,10 +444,10 @@ class IcebergTable(LakeTable):
                 pass
             except Exception as error:
                 raise LakeError(f"{self._identifier} cannot be changed: {error!r}") from error
-            found = self.load()
-            if found is not None and not self._has_to_grow(found, schema):
-                return found
-            table = found or table
+            current = self.load()
+            if current is not None and not self._has_to_grow(current, schema):
+                return current
+            table = current or table
         raise LakeError(
             f"{self._identifier}: columns cannot be added, because others keep changing the table"
         )
