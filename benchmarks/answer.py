@@ -44,7 +44,7 @@ class Answer:
         for who, rounds in costs.items():
             for metric, name in _COSTS.items():
                 self.add(
-                    case, who, metric, [getattr(each, name) * 1e6 / records for each in rounds]
+                    case, who, metric, [getattr(cost, name) * 1e6 / records for cost in rounds]
                 )
 
     def values(self, case: str, who: str, metric: str = CPU) -> tuple[float, ...]:
@@ -64,9 +64,9 @@ class Answer:
         us: str = OURS,
     ) -> None:
         """Claim that a competitor has so many times our figure, in each round."""
-        found = ratios(self.values(case, them, metric), self.values(case, us, metric))
+        factors = ratios(self.values(case, them, metric), self.values(case, us, metric))
         what = f"{case}: {metric}" if case else metric
-        self.claims.append(Claim(f"{what}, {them} / {us}", found, at_least=at_least))
+        self.claims.append(Claim(f"{what}, {them} / {us}", factors, at_least=at_least))
 
     def limit(
         self,
@@ -84,13 +84,13 @@ class Answer:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Answer:
+    def from_json(cls, saved: dict[str, Any]) -> Answer:
         """Return the answer that `to_json` was called on."""
 
-        def rounds(each: dict[str, Any]) -> dict[str, Any]:
-            return {**each, "values": tuple(each["values"])}
+        def rounds(row: dict[str, Any]) -> dict[str, Any]:
+            return {**row, "values": tuple(row["values"])}
 
         return cls(
-            [Figure(**rounds(each)) for each in found["figures"]],
-            [Claim(**rounds(each)) for each in found["claims"]],
+            [Figure(**rounds(figure)) for figure in saved["figures"]],
+            [Claim(**rounds(claim)) for claim in saved["claims"]],
         )

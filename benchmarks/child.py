@@ -50,11 +50,12 @@ def tree_cpu() -> float:
     """
     this = psutil.Process()
     ended = this.cpu_times()
-    found = time.process_time() + ended.children_user + ended.children_system
+    seconds = time.process_time() + ended.children_user + ended.children_system
     for child in this.children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it has ended since
-            found += sum(child.cpu_times()[:4])  # its own, and of those of its own that have ended
-    return found
+            # Its own, and of those of its own that have ended.
+            seconds += sum(child.cpu_times()[:4])
+    return seconds
 
 
 class Clock:
@@ -237,8 +238,8 @@ class Children:
     ) -> dict[str, list[Any]]:
         """Call a method of each in turn, `count` times: A B C A B C … A first round is dropped."""
         self.each(method, *arguments, first=first)
-        found: dict[str, list[Any]] = {who: [] for who, _ in self}
+        results: dict[str, list[Any]] = {who: [] for who, _ in self}
         for _ in range(count):
             for who, result in self.each(method, *arguments, first=first).items():
-                found[who].append(result)
-        return found
+                results[who].append(result)
+        return results

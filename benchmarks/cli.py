@@ -74,8 +74,8 @@ def _ask(name: str, *, rounds: int, short: bool, against: str) -> Answered:
     with out.status("") as status:
         say = status.update
         with Bench(rounds=rounds, short=short, say=say, against=against) as bench:
-            found = question.answer(bench)
-    answered = report.Answered(name, question.TITLE, question.ABOUT, found, machine)
+            answer = question.answer(bench)
+    answered = report.Answered(name, question.TITLE, question.ABOUT, answer, machine)
     header, rows = answered.table
     table = Table(*header)
     for row in rows:

@@ -117,12 +117,12 @@ def _flights(rows: int) -> list[Row]:
         0, rows
     )
     texts = [field.name for field in made.schema if field.type == pa.string()]
-    found: list[Row] = made.to_pylist()
-    for row in found:
+    records: list[Row] = made.to_pylist()
+    for row in records:
         for name in texts:
             if row[name] is not None:
                 row[name] = sys.intern(row[name])
-    return found
+    return records
 
 
 def _narrow(rows: int) -> list[Row]:
@@ -261,7 +261,7 @@ def load(name: str) -> Dataset:
     if name == "narrow":
         return Dataset(name, _record(_NARROW_FIELDS), _narrow, lambda row: row["name"], 100_000)
     if name == "log":
-        avro = _record([(each, _LOG_TYPES.get(each, "string")) for each in _LOG_NAMES])
+        avro = _record([(column, _LOG_TYPES.get(column, "string")) for column in _LOG_NAMES])
         return Dataset(name, avro, _log, lambda row: row["host"], 50_000)
     if name == "nested":
         return Dataset(name, _ORDER, _nested, lambda row: row["customer"]["city"], 50_000)

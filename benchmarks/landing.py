@@ -41,7 +41,7 @@ _ARROW: Final = {"long": pa.int64(), "double": pa.float64(), "string": pa.string
 
 def arrow_schema(avro: dict[str, Any]) -> pa.Schema:
     """Return the Arrow schema of flat rows, from their Avro schema."""
-    return pa.schema([(each["name"], _ARROW[each["type"][1]]) for each in avro["fields"]])
+    return pa.schema([(field["name"], _ARROW[field["type"][1]]) for field in avro["fields"]])
 
 
 class Landed(NamedTuple):

@@ -116,8 +116,8 @@ def compare_tables(sent: pa.Table, read: pa.Table, where: str) -> None:
 
 def _distinct(rows: pa.Table) -> pa.Table:
     """Return the rows that differ, in order, and how often each is there."""
-    found = rows.group_by(rows.column_names).aggregate([([], "count_all")])
-    return found.sort_by([(name, "ascending") for name in found.column_names])
+    counted = rows.group_by(rows.column_names).aggregate([([], "count_all")])
+    return counted.sort_by([(name, "ascending") for name in counted.column_names])
 
 
 class Digest:

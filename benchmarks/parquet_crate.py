@@ -70,8 +70,8 @@ def ours(name: str, rows: int) -> tuple[Callable[[], Any], Callable[[], Any], by
     of_file = native.core.File.open(file, checksum, LIMIT).schema(columns)
 
     def read() -> None:
-        found = native.core.File.open(file, checksum, LIMIT).read(of_file, 0, LIMIT, LIMIT)
-        assert len(found) == rows
+        records = native.core.File.open(file, checksum, LIMIT).read(of_file, 0, LIMIT, LIMIT)
+        assert len(records) == rows
 
     return lambda: encoder.encode(block, "3fa0c1-1", {}), read, file
 

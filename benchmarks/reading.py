@@ -28,14 +28,14 @@ class Reading:
     def read(self, topic: str, way: str) -> Cost:
         """Measure one round: from the assignment, so all fetching counts, to the last record."""
         self._consumer.list_topics(topic, SECONDS)
-        found = 0
+        count = 0
         clock = Clock()
         for some in self._some(topic, way):
-            found += len(some)
+            count += len(some)
         cost = clock.stop()
         self._consumer.unassign()
-        if found != self._rows:
-            raise AssertionError(f"{topic}: {found:,} records of {self._rows:,}")
+        if count != self._rows:
+            raise AssertionError(f"{topic}: {count:,} records of {self._rows:,}")
         return cost
 
     def check(self, topic: str, way: str) -> None:
@@ -53,5 +53,5 @@ class Reading:
 
     def _some(self, topic: str, way: str) -> Iterator[Any]:
         self._competitor.assign(self._consumer, topic)
-        found: Iterator[Any] = getattr(self._competitor, way)(self._consumer, self._rows)
-        return found
+        records: Iterator[Any] = getattr(self._competitor, way)(self._consumer, self._rows)
+        return records

@@ -48,28 +48,28 @@ class Answered:
 
 def keep(path: Path, answered: Answered) -> None:
     """Put an answer into the file of answers, in place of an earlier one."""
-    found = json.loads(path.read_text()) if path.exists() else {}
-    found[answered.name] = {
+    answers = json.loads(path.read_text()) if path.exists() else {}
+    answers[answered.name] = {
         "answer": answered.answer.to_json(),
         "machine": answered.machine.to_json(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(answers))
 
 
 def kept(path: Path, questions: Mapping[str, Any]) -> list[Answered]:
     """Return the answers that the file has, in the order of the questions."""
-    found = json.loads(path.read_text()) if path.exists() else {}
+    answers = json.loads(path.read_text()) if path.exists() else {}
     return [
         Answered(
             name,
             question.TITLE,
             question.ABOUT.replace("\n", " "),
-            Answer.from_json(found[name]["answer"]),
-            Machine(**found[name]["machine"]),
+            Answer.from_json(answers[name]["answer"]),
+            Machine(**answers[name]["machine"]),
         )
         for name, question in questions.items()
-        if name in found
+        if name in answers
     ]
 
 
@@ -90,7 +90,7 @@ def write(answers: Sequence[Answered], document: Path) -> None:
 
 def grouped(answers: Sequence[Answered]) -> dict[str, list[tuple[str, Claim]]]:
     """Return the claims with their questions: what is lost, what is missed, and the rest."""
-    every = [(answer.title, claim) for answer in answers for claim in answer.answer.claims]
+    every = [(answered.title, claim) for answered in answers for claim in answered.answer.claims]
     every.sort(key=lambda pair: pair[1].margin)
     return {
         "Where we lose": [pair for pair in every if pair[1].lost],

@@ -45,7 +45,7 @@ def parts(file: bytes) -> dict[str, int]:
             sizes[_OF_FILE[field]] += len(value)
         elif field == FileMetaDataField.ROW_GROUPS:
             sizes += _of_row_groups(value)
-    sizes["footer: the rest"] = len(footer) - sum(sizes[size] for size in sizes if ":" in size)
+    sizes["footer: the rest"] = len(footer) - sum(sizes[part] for part in sizes if ":" in part)
     sizes["magic and length"] = len(file) - sizes.total()
     return dict(sizes)
 

@@ -70,8 +70,8 @@ class Sending:
             linger_ms: how old a batch or segment may become; each side's default without it.
             rows: how many a round sends; all without it.
         """
-        for each in self._topics.values():
-            each.producer.close()
+        for sent in self._topics.values():
+            sent.producer.close()
         make = self.competitor.producer
         producer = make(self.servers, [topic], rows=batch_rows, linger_ms=linger_ms)
         self._topics = {topic: Sent(producer, self.rows if rows is None else rows)}
@@ -105,12 +105,12 @@ class Sending:
         records = self.data.records(self.shared[: sent.rows])
         consumer = self.competitor.consumer(self.servers)
         self.competitor.assign(consumer, topic, sent.first)
-        found = self.competitor.records(consumer, sent.rows)
+        received = self.competitor.records(consumer, sent.rows)
         if full:
-            Digest(map(tuple, records)).compare(Digest(found), topic)
+            Digest(map(tuple, records)).compare(Digest(received), topic)
         else:
             values = Digest(record.value for record in records)
-            values.compare(Digest(value for value, *_ in found), topic)
+            values.compare(Digest(value for value, *_ in received), topic)
         consumer.close()
         count, wanted = count_of(self.servers, topic), sent.rows * sent.rounds
         if count != wanted:

@@ -46,9 +46,9 @@ class Spark:
             avro: the schema of the rows.
             encoding: "json", "avro", or else segments.
         """
-        found = jars(f"spark-avro-{_AVRO_VERSION}", _AVRO).glob("*.jar")
+        avro_jars = jars(f"spark-avro-{_AVRO_VERSION}", _AVRO).glob("*.jar")
         config = {
-            "spark.jars": ",".join(map(str, [*spark_kafka_jars(), *found])),
+            "spark.jars": ",".join(map(str, [*spark_kafka_jars(), *avro_jars])),
             "spark.sql.parquet.compression.codec": "zstd",
         }
         path = [
@@ -100,7 +100,7 @@ class Spark:
     def _decoded(self) -> Column:
         if self._encoding == "avro":
             return from_avro("value", json.dumps(self._avro))
-        fields = [f"{each['name']} {_KINDS[each['type'][1]]}" for each in self._avro["fields"]]
+        fields = [f"{field['name']} {_KINDS[field['type'][1]]}" for field in self._avro["fields"]]
         return from_json(col("value").cast("string"), ", ".join(fields))
 
 

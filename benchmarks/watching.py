@@ -71,13 +71,13 @@ class Watching:
         files, took, known = _FILES[table_format], [], set[str]()
         end = time.monotonic() + PATIENCE_SECONDS
         while len(took) < count:
-            found = set(files(place)) - known
+            paths = set(files(place)) - known
             now = time.monotonic_ns()
-            for path in found:
+            for path in paths:
                 sent = pq.read_table(path, columns=["at"], partitioning=None)["at"]
                 took += [now - at for at in sent.to_pylist()]
-            known |= found
-            if found:
+            known |= paths
+            if paths:
                 end = time.monotonic() + PATIENCE_SECONDS
             elif time.monotonic() > end:
                 raise TimeoutError(f"{place}: {len(took):,} rows of {count:,}")

@@ -91,10 +91,10 @@ def main(
                 child.close()
                 child = Child(Reading, who, dataset, bench.servers, count)
                 call = ("read", topic, WAYS[case])
-            found, costs = measure(child, call)
+            counts, costs = measure(child, call)
         finally:
             child.close()
-    show(found, sum(cost.cpu for cost in costs) / len(costs) / count * 1e6)
+    show(counts, sum(cost.cpu for cost in costs) / len(costs) / count * 1e6)
 
 
 def measure(child: Child, call: tuple[object, ...]) -> tuple[Counter[tuple[str, str]], list[Cost]]:
@@ -105,16 +105,16 @@ def measure(child: Child, call: tuple[object, ...]) -> tuple[Counter[tuple[str, 
     with TemporaryDirectory() as folder:
         file = Path(folder, "perf.data")
         with recording(child.pid, file):
-            while sum(each.cpu for each in costs) < SECONDS:
+            while sum(cost.cpu for cost in costs) < SECONDS:
                 cost = child.call(*call)
                 windows.append((cost.began, cost.began + cost.wall))
                 costs.append(cost)
-        found = Counter(
+        counts = Counter(
             (sample.thread, sample.place)
             for sample in samples(file)
             if any(begin <= sample.at <= end for begin, end in windows)
         )
-    return found, costs
+    return counts, costs
 
 
 @contextmanager
@@ -141,10 +141,10 @@ def samples(file: Path) -> Iterator[Sample]:
 
 def parsed(line: str) -> Sample | None:
     """Return what a line of `perf script` says; None if that is no sample."""
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         return None
-    name, pid, tid, at, symbol, library = found.groups()
+    name, pid, tid, at, symbol, library = match.groups()
     thread = "the calling thread" if tid == pid else name
     return Sample(thread, place(symbol, Path(library).name), float(at))
 
@@ -160,20 +160,20 @@ def place(symbol: str, library: str) -> str:
     return "kernel" if library.startswith("[") else library.split(".", 1)[0]
 
 
-def show(found: Counter[tuple[str, str]], micros: float) -> None:
+def show(counts: Counter[tuple[str, str]], micros: float) -> None:
     """Print what each place takes of so many µs a record."""
-    total = found.total()
+    total = counts.total()
     table = Table(title=f"{micros:.3g} µs of CPU a record, {total:,} samples")
     for name in ("thread", "where"):
         table.add_column(name)
     for name in ("µs", "%"):
         table.add_column(name, justify="right")
     threads: Counter[str] = Counter()
-    for (thread, _), count in found.items():
+    for (thread, _), count in counts.items():
         threads[thread] += count
     for thread, all_of_it in threads.most_common():
-        places = {where: count for (who, where), count in found.items() if who == thread}
-        rows = [("", all_of_it), *sorted(places.items(), key=lambda each: -each[1])]
+        places = {where: count for (who, where), count in counts.items() if who == thread}
+        rows = [("", all_of_it), *sorted(places.items(), key=lambda item: -item[1])]
         for where, count in rows:
             if count >= LEAST_SHARE * total:
                 share = count / total

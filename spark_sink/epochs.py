@@ -41,8 +41,8 @@ class Epoch:
         Raises:
             ColumnarError: it has sent a later one of this query.
         """
-        found = [mark.rpartition(":") for mark in marks]
-        last = max((int(number) for query, _, number in found if query == self.query), default=-1)
+        parts = [mark.rpartition(":") for mark in marks]
+        last = max((int(number) for query, _, number in parts if query == self.query), default=-1)
         if last > self.number:
             raise ColumnarError(
                 f"this query has already sent epoch {last}, and this is epoch {self.number}. If "
@@ -78,16 +78,16 @@ class EpochMarks:
         Raises:
             KafkaException: they cannot be known.
         """
-        found = self._consumer.committed([TopicPartition(topic, 0)], _TIMEOUT)
+        committed = self._consumer.committed([TopicPartition(topic, 0)], _TIMEOUT)
         with admin_client(self._config) as admin:
             [listed] = admin.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(self._group)], request_timeout=_TIMEOUT
             ).values()
-            found += listed.result(_TIMEOUT).topic_partitions
-        for each in found:
-            if each.error is not None:
-                raise KafkaException(each.error)
-        return [each.metadata or "" for each in found]
+            committed += listed.result(_TIMEOUT).topic_partitions
+        for partition in committed:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return [partition.metadata or "" for partition in committed]
 
     def add(self, producer: Producer, topic: str, epoch: Epoch) -> None:
         """Make a mark part of the producer's transaction. Raises KafkaException if it cannot be."""

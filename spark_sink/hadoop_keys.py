@@ -33,18 +33,18 @@ def storage_options(spark: SparkSession) -> dict[str, str]:
     ...     path="s3://bucket/lake", **spark_sink.storage_options(spark)
     ... )  # doctest: +SKIP
     """
-    found = {name: _get(spark, key) for key, name in _SAME.items()}
+    options = {name: _get(spark, key) for key, name in _SAME.items()}
     has_tls = (_get(spark, "connection.ssl.enabled") or "true").lower() != "false"
     endpoint = _get(spark, "endpoint")
     if endpoint:
         if "://" not in endpoint:
             endpoint = f"{'https' if has_tls else 'http'}://{endpoint}"
-        found["aws_endpoint_url"] = endpoint
-        found["aws_allow_http"] = "true" if endpoint.startswith("http://") else None
+        options["aws_endpoint_url"] = endpoint
+        options["aws_allow_http"] = "true" if endpoint.startswith("http://") else None
     if by_path := _get(spark, "path.style.access"):
         is_virtual = by_path.lower() == "false"
-        found["aws_virtual_hosted_style_request"] = "true" if is_virtual else "false"
-    return {STORAGE + name: value for name, value in found.items() if value}
+        options["aws_virtual_hosted_style_request"] = "true" if is_virtual else "false"
+    return {STORAGE + name: value for name, value in options.items() if value}
 
 
 def _get(spark: SparkSession, key: str) -> str | None:

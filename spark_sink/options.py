@@ -68,7 +68,7 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str], *prefixes
     Raises:
         ConfigError: naming an option that is not, and those that are.
     """
-    lower = {each.lower() for each in known}
+    lower = {name.lower() for name in known}
     for key in options:
         if key.lower() not in lower and not key.lower().startswith((_PREFIX, *prefixes)):
             raise ConfigError(

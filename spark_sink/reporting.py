@@ -35,9 +35,9 @@ def commit_line(result: CommitResult, ranges: Iterable[OffsetRange]) -> str:
     The number of records that are left is estimated from those that have landed.
     """
     line = str(result)
-    behind = {each[:2]: each for each in sorted(ranges, key=lambda each: each[:4])}
+    behind = {offsets[:2]: offsets for offsets in sorted(ranges, key=lambda offsets: offsets[:4])}
     if behind:
-        messages = sum(max(0, each.latest - each.end) for each in behind.values())
+        messages = sum(max(0, offsets.latest - offsets.end) for offsets in behind.values())
         records = messages * result.landed.rows // max(1, result.landed.messages)
         line += f"; behind by {messages} messages, about {records} records"
     return line

@@ -126,10 +126,12 @@ def _check(schema: StructType, wanted: StructType, needed: Iterable[str]) -> Non
             )
     for field in wanted:
         if field.name in schema.names:
-            found, type_ = (each.dataType.simpleString() for each in (schema[field.name], field))
-            if found != type_:
+            actual, type_ = (
+                column.dataType.simpleString() for column in (schema[field.name], field)
+            )
+            if actual != type_:
                 raise ConfigError(
-                    f"column {field.name!r} is {found}; in the Kafka source it is {type_}"
+                    f"column {field.name!r} is {actual}; in the Kafka source it is {type_}"
                 )
 
 
@@ -175,9 +177,9 @@ class _LakeWriter:
         if settings.ranges:
             # Only these rows need a client; another task's worker starts without it.
             ranges = import_module("spark_sink.landing.ranges")
-            found = ranges.ranges_of(iterator)
+            offset_ranges = ranges.ranges_of(iterator)
             staged = ranges.stage_ranges(
-                found,
+                offset_ranges,
                 table=self._table,
                 layout=settings.layout,
                 rules=settings.rules,
@@ -185,7 +187,7 @@ class _LakeWriter:
                 identify=self._identify,
                 allow_gaps=settings.allow_gaps,
             )
-            return TaskResult(staged, found)
+            return TaskResult(staged, offset_ranges)
         generations: dict[str, TopicGeneration] = {}
         planner = Planner(
             fences=self._table.fences(), generations=generations, layout=settings.layout
@@ -199,7 +201,7 @@ class _LakeWriter:
         """Land the staged files of all tasks together; if they surely did not land, remove them."""
         settings = self.settings
         staged = _staged(messages)
-        ranges = [each for result in _results(messages) for each in result.ranges]
+        ranges = [offsets for result in _results(messages) for offsets in result.ranges]
         try:
             self._ask_kafka(staged, ranges)
         except BaseException:

@@ -124,7 +124,7 @@ def _writers() -> Any:
 def _columns(options: SourceOptions) -> StructType:
     if options.mode is SourceMode.RANGES:
         return RANGE
-    return StructType([each for each in MESSAGE if options.headers or each.name != "headers"])
+    return StructType([field for field in MESSAGE if options.headers or field.name != "headers"])
 
 
 def _checked(options: SourceOptions, schema: StructType) -> StructType:
@@ -182,13 +182,13 @@ class _RangeReader:
             if self._options.mode is SourceMode.RECORDS
             else None
         )
-        found = read(
+        all_messages = read(
             [offsets],
             self._options.config,
             poll_timeout=self._options.poll_timeout,
             lost=partial(planning.lost, fail=self._options.fail_on_data_loss),
         )
-        for messages in gathered(found):
+        for messages in gathered(all_messages):
             if records is None:
                 yield message_batch(messages, offsets, schema)
             else:
@@ -199,9 +199,9 @@ class _RangeReader:
     ) -> list[InputPartition]:
         options = self._options
         begin = planning.following(start, end, lookup.earliest, fail=options.fail_on_data_loss)
-        found = planning.ranges(begin, end, latest.next)
-        cut = planning.split(found, options.min_partitions, options.max_records)
-        return [InputPartition(tuple(each)) for each in cut]
+        ranges = planning.ranges(begin, end, latest.next)
+        cut = planning.split(ranges, options.min_partitions, options.max_records)
+        return [InputPartition(tuple(offsets)) for offsets in cut]
 
 
 class BatchReader(_RangeReader, DataSourceReader):
@@ -294,7 +294,7 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             if before.is_start:
                 end = end.started_at(begin)
             if not takes_all:
-                there = sum(max(0, end.next[each] - begin[each]) for each in begin)
+                there = sum(max(0, end.next[partition] - begin[partition]) for partition in begin)
                 if self._waits(there, time.monotonic()):
                     return start
                 if self._options.max_offsets is not None:

@@ -23,7 +23,7 @@ _LOOK_SECONDS: Final = 1
 
 def is_late(error: BaseException) -> bool:
     """Whether an error is Spark's because a Python worker did not start within ten seconds."""
-    return any(each in str(error) for each in _LATE)
+    return any(text in str(error) for text in _LATE)
 
 
 def start(writer: DataStreamWriter, attempts: int = 3) -> StreamingQuery:

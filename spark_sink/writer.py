@@ -130,8 +130,8 @@ def _check_idempotence(config: Mapping[str, Any]) -> None:
 
 
 def _check_columns(schema: StructType, topic: str | None) -> None:
-    found = {field.name: field.dataType for field in schema}
-    for name in found:
+    data_types = {field.name: field.dataType for field in schema}
+    for name in data_types:
         if name.lower() == KAFKA_COLUMN:  # as Spark compares names
             raise ConfigError(
                 f"column {name!r} says where a record was read: "
@@ -139,14 +139,14 @@ def _check_columns(schema: StructType, topic: str | None) -> None:
             )
         if is_kafka_member(name.lower()):
             raise ConfigError(f"column {name!r} would be a member of {KAFKA_COLUMN!r}: rename it")
-    if topic is None and "topic" not in found:
+    if topic is None and "topic" not in data_types:
         raise ConfigError(
             'no topic is named: set .option("topic", "flights"), or add a column topic'
         )
     for name, wanted in (("topic", StringType), ("partition", IntegerType)):
-        if name in found and not isinstance(found[name], wanted):
+        if name in data_types and not isinstance(data_types[name], wanted):
             raise ConfigError(
-                f"column {name!r} is {found[name].simpleString()}: it must be "
+                f"column {name!r} is {data_types[name].simpleString()}: it must be "
                 f"{wanted().simpleString()}, because it says where rows go; rename it if it "
                 "holds data"
             )
@@ -318,7 +318,7 @@ class _Sender:
 
     def send(self, table: pa.Table) -> None:
         """Send the rows of a table, each to its topic and partition."""
-        metadata = {each: each for each in _METADATA if each in table.column_names}
+        metadata = {name: name for name in _METADATA if name in table.column_names}
         for topic, partition, rows in _by_place(table, self._options.topic):
             if topic not in self._topics:
                 self._begin(topic)
@@ -363,7 +363,7 @@ class _Sender:
 
 def _by_place(table: pa.Table, topic: str | None) -> Iterator[tuple[str, int, pa.Table]]:
     """Yield the rows of each topic and partition, in their order; -1 is any partition."""
-    places = table.select([each for each in _PLACE if each in table.column_names])
+    places = table.select([name for name in _PLACE if name in table.column_names])
     rows = table.drop_columns(places.column_names)
     topics = places["topic"] if topic is None else pa.repeat(topic, table.num_rows)
     if topics.null_count or pc.any(pc.equal(topics, "")).as_py():

@@ -46,7 +46,7 @@ class Committing:
 
     def _run(self, folder: str) -> list[tuple[int, float, int]]:
         table = table_in(folder, self._format)
-        found = []
+        points = []
         clock = Clock()
         for number, segment in enumerate(segments(self._count * ROWS, ROWS), 1):
             land([segment], table=table, generations=GENERATIONS)
@@ -54,9 +54,9 @@ class Committing:
                 lake = DeltaTable(f"{folder}/lake")
                 lake.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 minute"})
             if number % WINDOW == 0:
-                found.append((number, clock.stop().cpu / WINDOW * 1e3, _nbytes(folder)))
+                points.append((number, clock.stop().cpu / WINDOW * 1e3, _nbytes(folder)))
                 clock = Clock()
-        return found
+        return points
 
 
 def _nbytes(folder: str) -> int:
@@ -66,7 +66,7 @@ def _nbytes(folder: str) -> int:
 
 def answer(bench: Bench) -> Answer:
     """Land in a table of each format, one after the other."""
-    found = Answer()
+    results = Answer()
     for name in FORMAT_NAMES:
         bench.say(name)
         child = Child(Committing, name, bench.rows(COMMITS, 3 * WINDOW))
@@ -76,7 +76,7 @@ def answer(bench: Bench) -> Answer:
             child.close()
         early, late = points[1], points[-1]
         for when, (_, cpu, nbytes) in ((EARLY, early), (LATE, late)):
-            found.add(name, when, "CPU ms", cpu)
-            found.add(name, when, "metadata MB", nbytes / 1e6)
-        found.limit(f"{name}: CPU, {LATE} / {EARLY}", [late[1] / early[1]], AT_MOST, "×")
-    return found
+            results.add(name, when, "CPU ms", cpu)
+            results.add(name, when, "metadata MB", nbytes / 1e6)
+        results.limit(f"{name}: CPU, {LATE} / {EARLY}", [late[1] / early[1]], AT_MOST, "×")
+    return results

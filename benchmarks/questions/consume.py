@@ -30,7 +30,7 @@ SENT_BY: Final = {OURS: OURS, ORJSON: ORJSON, FASTAVRO: FASTAVRO, PYRUHVRO: FAST
 
 def answer(bench: Bench) -> Answer:
     """Read every set in three ways."""
-    found = Answer()
+    results = Answer()
     for name in data.NAMES:
         rows = bench.rows(data.load(name).rows)
         topics = _fill(bench, name, rows)
@@ -46,23 +46,23 @@ def answer(bench: Bench) -> Answer:
                 bench.say(case)
                 readers = children.only(who)
                 readers.together("check", way, first=read)
-                found.add_costs(case, readers.rounds(bench.rounds, "read", way, first=read), rows)
-        _compare(found, name)
+                results.add_costs(case, readers.rounds(bench.rounds, "read", way, first=read), rows)
+        _compare(results, name)
         bench.drop(*topics.values())
-    return found
+    return results
 
 
 _NAMES: Final = {POLL: "poll", CONSUME: "consume", TABLES: "consume_arrow"}
 
 
-def _compare(found: Answer, name: str) -> None:
-    found.compare(f"{name}, poll", ORJSON, at_least=POLLED.get(name))
-    found.compare(f"{name}, consume", ORJSON, at_least=CONSUMED.get(name))
+def _compare(results: Answer, name: str) -> None:
+    results.compare(f"{name}, poll", ORJSON, at_least=POLLED.get(name))
+    results.compare(f"{name}, consume", ORJSON, at_least=CONSUMED.get(name))
     against = AGAINST_FASTAVRO if name == "flights" else None
-    found.compare(f"{name}, consume", FASTAVRO, at_least=against)
+    results.compare(f"{name}, consume", FASTAVRO, at_least=against)
     against = AGAINST_PYRUHVRO.get(name)
-    found.compare(f"{name}, consume_arrow", PYRUHVRO, at_least=against)
-    found.compare(f"{name}, consume_arrow", PYRUHVRO, WALL)
+    results.compare(f"{name}, consume_arrow", PYRUHVRO, at_least=against)
+    results.compare(f"{name}, consume_arrow", PYRUHVRO, WALL)
 
 
 def _fill(bench: Bench, name: str, rows: int) -> dict[str, str]:

@@ -72,18 +72,18 @@ class Ingesting:
 
 def answer(bench: Bench) -> Answer:
     """Land in each format in turn, each round in a new table from a new topic."""
-    found = Answer()
-    rounds: dict[str, list[dict[str, float]]] = {each: [] for each in FORMATS}
+    results = Answer()
+    rounds: dict[str, list[dict[str, float]]] = {table_format: [] for table_format in FORMATS}
     for number in range(bench.rounds):
         for table_format, values in rounds.items():
             bench.say(f"{table_format}, round {number + 1}")
             values.append(_round(bench, table_format))
     for table_format, values in rounds.items():
         for metric in METRICS:
-            found.add(table_format, OURS, metric, [value[metric] for value in values])
-        p99 = found.values(table_format, OURS, P99)
-        found.limit(f"{table_format}: p99", p99, ROLL_SECONDS + MORE_SECONDS, "s")
-    return found
+            results.add(table_format, OURS, metric, [value[metric] for value in values])
+        p99 = results.values(table_format, OURS, P99)
+        results.limit(f"{table_format}: p99", p99, ROLL_SECONDS + MORE_SECONDS, "s")
+    return results
 
 
 def _round(bench: Bench, table_format: str) -> dict[str, float]:
@@ -93,9 +93,9 @@ def _round(bench: Bench, table_format: str) -> dict[str, float]:
         ingest = Child(Ingesting, table_format, bench.servers, topic, place)
         with Children({"ingest": ingest}):
             start = partial(ingest.call, "start")
-            found = watched(bench, topic, (table_format, place), start)
+            ages = watched(bench, topic, (table_format, place), start)
             landed, share = ingest.call("stop")
     bench.drop(topic)
     if landed != count:
         raise UnequalError(f"{topic}: {count:,} records sent, {landed:,} landed")
-    return found | {SHARE: share}
+    return ages | {SHARE: share}

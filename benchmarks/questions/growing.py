@@ -119,8 +119,8 @@ class Step:
     def land(self) -> None:
         """Land each commit."""
         for _, messages in groupby(self._messages(), key=itemgetter(0)):
-            found = (message for _, message in messages)
-            land(found, table=self._table, generations=GENERATIONS)
+            commit = (message for _, message in messages)
+            land(commit, table=self._table, generations=GENERATIONS)
 
     def verify(self) -> None:
         """Compare."""
@@ -149,8 +149,8 @@ class Letters:
         """Set messages aside, a few a commit."""
         rules = Rules(dead_letters=self._place, plain="dead-letter")
         for start in range(0, self._count, LETTERS_A_COMMIT):
-            found = [self._message(start + n) for n in range(LETTERS_A_COMMIT)]
-            messages = found if start else [self._first, *found]
+            letters = [self._message(start + n) for n in range(LETTERS_A_COMMIT)]
+            messages = letters if start else [self._first, *letters]
             land(messages, table=self._table, generations=GENERATIONS, rules=rules)
 
     def replay(self) -> None:
@@ -170,24 +170,24 @@ class Letters:
 
 def answer(bench: Bench) -> Answer:
     """Take each step with as much, and with four times as much."""
-    found = Answer()
+    results = Answer()
     for table_format in FORMAT_NAMES:
         for name, case in CASES.items():
             small = case.times(name, 1) if not bench.short else case._replace(**{name: 2})
             sizes = [small, small.times(name, TIMES)]
             bench.say(f"{table_format}, {name}")
-            _compare(found, f"{table_format}, {name}", STEPS, Step, table_format, sizes)
+            _compare(results, f"{table_format}, {name}", STEPS, Step, table_format, sizes)
         bench.say(f"{table_format}, {LETTERS}")
         count = 100 if bench.short else LETTERS_COUNT
         counts = [count, TIMES * count]
         _compare(
-            found, f"{table_format}, {LETTERS}", ("land", "replay"), Letters, table_format, counts
+            results, f"{table_format}, {LETTERS}", ("land", "replay"), Letters, table_format, counts
         )
-    return found
+    return results
 
 
 def _compare(
-    found: Answer,
+    results: Answer,
     case: str,
     steps: tuple[str, ...],
     make: type[Step | Letters],
@@ -200,8 +200,8 @@ def _compare(
         if sum(cpu for cpu, _ in rounds[0].values()) < QUICK:
             rounds += [_costs(steps, make, table_format, size) for _ in range(MORE_ROUNDS)]
         for step in steps:
-            measured = zip(*(each[step] for each in rounds), strict=True)
-            cpu, peak = (median(each) for each in measured)
+            measured = zip(*(round_costs[step] for round_costs in rounds), strict=True)
+            cpu, peak = (median(values) for values in measured)
             costs[step].append((cpu, peak))
     for step, ((cpu, peak), (more_cpu, more_peak)) in costs.items():
         what = step.replace("_", " ")
@@ -209,10 +209,10 @@ def _compare(
             ("1 ×", (cpu, peak)),
             (f"{TIMES} ×", (more_cpu, more_peak)),
         ):
-            found.add(f"{case}: {what}", who, "CPU s", seconds)
-            found.add(f"{case}: {what}", who, "peak MB", megabytes)
-        found.limit(f"{case}: {what}, CPU", [more_cpu / cpu], CPU_AT_MOST, "×")
-        found.limit(f"{case}: {what}, memory", [more_peak / peak], MEMORY_AT_MOST, "×")
+            results.add(f"{case}: {what}", who, "CPU s", seconds)
+            results.add(f"{case}: {what}", who, "peak MB", megabytes)
+        results.limit(f"{case}: {what}, CPU", [more_cpu / cpu], CPU_AT_MOST, "×")
+        results.limit(f"{case}: {what}, memory", [more_peak / peak], MEMORY_AT_MOST, "×")
 
 
 def _costs(

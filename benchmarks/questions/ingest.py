@@ -50,7 +50,7 @@ WARM_UPS: Final = 2  # besides the round that is dropped
 
 def answer(bench: Bench) -> Answer:
     """Send the rows once in each format, and land each topic in turn."""
-    found = Answer()
+    results = Answer()
     rows, times = bench.rows(ROWS), 2 if bench.short else TIMES
     topics = {who: bench.topic() for who in (OURS, ORJSON, FASTAVRO)}
     ends = {who: _fill(bench, who, topic, rows, times) for who, topic in topics.items()}
@@ -69,14 +69,14 @@ def answer(bench: Bench) -> Answer:
         bench.say("landing")
         costs = children.rounds(bench.rounds, "measure", first=first)
     for who, rounds in costs.items():
-        found.add(CASE, who, CPU, [each.cpu for each in rounds])
-        found.add(CASE, who, WALL, [each.wall for each in rounds])
-        found.add(CASE, who, FEW, [each.few.cpu * 1e3 for each in rounds])
+        results.add(CASE, who, CPU, [landed.cpu for landed in rounds])
+        results.add(CASE, who, WALL, [landed.wall for landed in rounds])
+        results.add(CASE, who, FEW, [landed.few.cpu * 1e3 for landed in rounds])
     for us, targets in TARGETS.items():
         for them, target in targets.items():
-            found.compare(CASE, them, CPU, at_least=target, us=us)
+            results.compare(CASE, them, CPU, at_least=target, us=us)
     bench.drop(*topics.values())
-    return found
+    return results
 
 
 def _fill(bench: Bench, who: str, topic: str, rows: int, times: int) -> tuple[int, int]:

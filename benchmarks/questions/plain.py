@@ -116,22 +116,22 @@ class Tables:
 
 def answer(bench: Bench) -> Answer:
     """Read JSON, Avro, and bytes that are not decoded."""
-    found = Answer()
+    results = Answer()
     count = bench.rows(MESSAGES)
     json_topic, avro_topic = bench.topic(), bench.topic()
     _fill(bench.servers, json_topic, avro_topic, count)
     for form in JSON, AVRO, BYTES:
         bench.say(form)
         topic = avro_topic if form == AVRO else json_topic
-        who = [each for of, each in READERS if of == form]
-        start = {each: Child(Tables, form, each, bench.servers, topic, count) for each in who}
+        who = [reader for of, reader in READERS if of == form]
+        start = {reader: Child(Tables, form, reader, bench.servers, topic, count) for reader in who}
         with Children(start) as children:
             children.together("check")
-            found.add_costs(form, children.rounds(bench.rounds, "read"), count)
-        found.compare(form, who[1])
-    took = [value * count / 1e3 for value in found.values(JSON, "ours", WALL)]
-    found.limit(f"{count:,} JSON messages, wall", took, MOST_MS, "ms")
-    return found
+            results.add_costs(form, children.rounds(bench.rounds, "read"), count)
+        results.compare(form, who[1])
+    took = [value * count / 1e3 for value in results.values(JSON, "ours", WALL)]
+    results.limit(f"{count:,} JSON messages, wall", took, MOST_MS, "ms")
+    return results
 
 
 def _fill(servers: str, json_topic: str, avro_topic: str, count: int) -> None:

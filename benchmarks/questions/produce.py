@@ -30,22 +30,24 @@ FASTAVRO_TARGET, WALL_TARGET, THREAD_TARGET = 20.0, 3.0, 3.5
 
 def answer(bench: Bench) -> Answer:
     """Produce every set in four ways; fresh bare flights also by fastavro."""
-    found = Answer()
+    results = Answer()
     for name in data.NAMES:
         rows = bench.rows(data.load(name).rows)
         who = (*THREE, FASTAVRO) if name == "flights" else THREE
-        start = {each: Child(Sending, each, name, bench.servers, rows) for each in who}
+        start = {
+            competitor: Child(Sending, competitor, name, bench.servers, rows) for competitor in who
+        }
         with Children(start) as children:
             for full in (False, True):
                 for fresh in (False, True):
                     taking = children if not full and fresh else children.only(THREE)
-                    _case(bench, found, name, taking, rows, full=full, fresh=fresh)
-    return found
+                    _case(bench, results, name, taking, rows, full=full, fresh=fresh)
+    return results
 
 
 def _case(
     bench: Bench,
-    found: Answer,
+    results: Answer,
     name: str,
     children: Children,
     rows: int,
@@ -59,11 +61,11 @@ def _case(
     costs = children.rounds(bench.rounds, "send", fresh, full, first=topics)
     children.together("check", full, first=topics)
     bench.drop(*topics.values())
-    found.add_costs(case, costs, rows)
-    found.compare(case, ORJSON, at_least=(FULL if full else BARE)[name])
-    found.compare(case, READY, at_least=None if full else FLOOR.get(name))
+    results.add_costs(case, costs, rows)
+    results.compare(case, ORJSON, at_least=(FULL if full else BARE)[name])
+    results.compare(case, READY, at_least=None if full else FLOOR.get(name))
     is_bare_flights = name == "flights" and not full
-    found.compare(case, ORJSON, WALL, at_least=WALL_TARGET if is_bare_flights else None)
-    found.compare(case, ORJSON, THREAD, at_least=THREAD_TARGET if is_bare_flights else None)
+    results.compare(case, ORJSON, WALL, at_least=WALL_TARGET if is_bare_flights else None)
+    results.compare(case, ORJSON, THREAD, at_least=THREAD_TARGET if is_bare_flights else None)
     if FASTAVRO in costs:
-        found.compare(case, FASTAVRO, at_least=FASTAVRO_TARGET)
+        results.compare(case, FASTAVRO, at_least=FASTAVRO_TARGET)

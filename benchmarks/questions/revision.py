@@ -79,9 +79,9 @@ class Revision:
 
 def answer(bench: Bench) -> Answer:
     """Let the revisions take turns."""
-    found = Answer()
+    results = Answer()
     if not bench.against:
-        return found
+        return results
     count = bench.rows(RECORDS)
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, COLUMNAR_KAFKA_NATIVE="0"):
         tree = str(Path(folder, "tree"))
@@ -97,8 +97,8 @@ def answer(bench: Bench) -> Answer:
                     for way in PRODUCE, POLL, CONSUME, ARROW:
                         case = f"{name}, {way}"
                         bench.say(case)
-                        found.add_costs(case, children.rounds(bench.rounds, "run", way), count)
-                        found.compare(case, bench.against, CPU)
+                        results.add_costs(case, children.rounds(bench.rounds, "run", way), count)
+                        results.compare(case, bench.against, CPU)
         finally:
             subprocess.run([*git, "remove", "--force", tree], check=True)
-    return found
+    return results

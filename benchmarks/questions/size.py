@@ -41,7 +41,7 @@ _LINGER_MS: Final = 60_000.0
 
 def answer(bench: Bench) -> Answer:
     """Measure every set with the rows of its segments, and flights with any number."""
-    found = Answer()
+    results = Answer()
     shares: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for name in data.NAMES:
         rows = bench.rows(data.load(name).segment_rows)
@@ -50,40 +50,40 @@ def answer(bench: Bench) -> Answer:
         ) as children:
             for full in (False, True):
                 case = f"{name}, {'full' if full else 'bare'}, {rows:,} rows"
-                sizes = _sizes(bench, found, case, children, rows, rows, full=full)
+                sizes = _sizes(bench, results, case, children, rows, rows, full=full)
                 for who in WAYS:
                     shares[who, full].append(sizes[who] / sizes[FASTAVRO])
-        found.limit(f"{name}, bare: ours / Avro", shares[OURS, False][-1:], BEFORE[name], "×")
+        results.limit(f"{name}, bare: ours / Avro", shares[OURS, False][-1:], BEFORE[name], "×")
     for full, bound in ((False, BARE_MEAN), (True, FULL_MEAN)):
         what = f"all sets, {'full' if full else 'bare'}"
-        found.limit(f"{what}: ours / Avro", [_mean(shares[OURS, full])], bound, "×")
+        results.limit(f"{what}: ours / Avro", [_mean(shares[OURS, full])], bound, "×")
         share = 1 / _mean(shares[OURS_IN_ZSTD, full])
-        found.claims.append(Claim(f"{what}: Avro / {OURS_IN_ZSTD}", (share,)))
+        results.claims.append(Claim(f"{what}: Avro / {OURS_IN_ZSTD}", (share,)))
     most = bench.rows(SIZES[-1])
     with Children(
         {who: Child(Sending, who, "flights", bench.servers, most) for who in WHO}
     ) as children:
-        _crossing(bench, found, children, most)
-    return found
+        _crossing(bench, results, children, most)
+    return results
 
 
 def _mean(shares: list[float]) -> float:
     return math.prod(shares) ** (1 / len(shares))
 
 
-def _crossing(bench: Bench, found: Answer, children: Children, most: int) -> None:
+def _crossing(bench: Bench, results: Answer, children: Children, most: int) -> None:
     lines: dict[str, list[tuple[float, float]]] = {who: [] for who in WHO}
-    for size in (each for each in SIZES if each <= most):
+    for size in (size for size in SIZES if size <= most):
         rows = size * min(MOST_BATCHES, most // size)
-        sizes = _sizes(bench, found, f"flights, {size:,} rows", children, rows, size, full=False)
+        sizes = _sizes(bench, results, f"flights, {size:,} rows", children, rows, size, full=False)
         for who, value in sizes.items():
             lines[who].append((size, value))
-    found.limit("one flight as a segment", [lines[OURS][0][1]], ONE_RECORD, "bytes")
+    results.limit("one flight as a segment", [lines[OURS][0][1]], ONE_RECORD, "bytes")
     rows = crossing(lines[OURS], lines[FASTAVRO])
-    found.limit("smaller than Avro's batches from", [rows], CROSSING_ROWS, "rows")
+    results.limit("smaller than Avro's batches from", [rows], CROSSING_ROWS, "rows")
     what = f"{OURS_IN_ZSTD}: smaller than Avro's batches from"
     rows = crossing(lines[OURS_IN_ZSTD], lines[FASTAVRO])
-    found.claims.append(Claim(what, (rows,), unit="rows"))
+    results.claims.append(Claim(what, (rows,), unit="rows"))
 
 
 def crossing(ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> float:
@@ -105,7 +105,7 @@ def crossing(ours: list[tuple[float, float]], theirs: list[tuple[float, float]])
 
 def _sizes(
     bench: Bench,
-    found: Answer,
+    results: Answer,
     case: str,
     children: Children,
     rows: int,
@@ -120,10 +120,10 @@ def _sizes(
     children.together("check", full, first=topics)
     sizes = {who: bench.log_bytes(topic) / rows for who, topic in topics.items()}
     for who, value in sizes.items():
-        found.add(case, who, METRIC, value)
+        results.add(case, who, METRIC, value)
     if batch in SHOWN:
         for part, nbytes in parts(first_value(bench.servers, topics[OURS])).items():
-            found.add(case, f"{OURS}, {part}", FILE_METRIC, nbytes)
+            results.add(case, f"{OURS}, {part}", FILE_METRIC, nbytes)
     share = sizes[FASTAVRO] / sizes[OURS]
-    found.claims.append(Claim(f"{case}: {FASTAVRO} / {OURS}", (share,)))
+    results.claims.append(Claim(f"{case}: {FASTAVRO} / {OURS}", (share,)))
     return sizes

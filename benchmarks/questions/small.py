@@ -31,44 +31,54 @@ ONE_PRODUCED, ONE_CONSUMED, CROSSING_ROWS = 60.0, 100.0, 50.0
 
 def answer(bench: Bench) -> Answer:
     """Produce and consume with each size; orjson takes its turn in every round."""
-    found = Answer()
+    results = Answer()
     who, rows = (OURS, ORJSON), bench.rows(RECORDS)
-    writers = {each: Child(Sending, each, "flights", bench.servers, rows) for each in who}
-    readers = {each: Child(Reading, each, "flights", bench.servers, rows) for each in who}
+    writers = {
+        competitor: Child(Sending, competitor, "flights", bench.servers, rows) for competitor in who
+    }
+    readers = {
+        competitor: Child(Reading, competitor, "flights", bench.servers, rows) for competitor in who
+    }
     with Children(writers) as writing, Children(readers) as reading:
         for size in SIZES:
-            _case(bench, found, writing, reading, size, rows)
-    lines = {f"{what}, {each}": _line(found, what, each) for what in WHATS for each in who}
+            _case(bench, results, writing, reading, size, rows)
+    lines = {
+        f"{what}, {competitor}": _line(results, what, competitor)
+        for what in WHATS
+        for competitor in who
+    }
     for what, most in zip(WHATS, (ONE_PRODUCED, ONE_CONSUMED), strict=True):
-        found.limit(
-            f"{what} one record as a segment", found.values(f"{what}, 1 rows", OURS), most, "µs"
+        results.limit(
+            f"{what} one record as a segment", results.values(f"{what}, 1 rows", OURS), most, "µs"
         )
     least = crossing(lines[f"{PRODUCE}, {OURS}"], lines[f"{PRODUCE}, {ORJSON}"])
-    found.limit("cheaper to produce than orjson from", [least], CROSSING_ROWS, "rows")
-    return found
+    results.limit("cheaper to produce than orjson from", [least], CROSSING_ROWS, "rows")
+    return results
 
 
-def _line(found: Answer, what: str, who: str) -> list[tuple[float, float]]:
-    return [(size, Spread.of(found.values(f"{what}, {size:,} rows", who)).median) for size in SIZES]
+def _line(results: Answer, what: str, who: str) -> list[tuple[float, float]]:
+    return [
+        (size, Spread.of(results.values(f"{what}, {size:,} rows", who)).median) for size in SIZES
+    ]
 
 
 def _case(
-    bench: Bench, found: Answer, writing: Children, reading: Children, size: int, rows: int
+    bench: Bench, results: Answer, writing: Children, reading: Children, size: int, rows: int
 ) -> None:
     bench.say(f"{size:,} rows")
     topics, once = ({who: bench.topic() for who in (OURS, ORJSON)} for _ in range(2))
     produced, consumed = f"{PRODUCE}, {size:,} rows", f"{CONSUME}, {size:,} rows"
     _connect(writing, topics, size)
     costs = writing.rounds(bench.rounds, "send", False, False, first=topics)
-    found.add_costs(produced, costs, rows)
+    results.add_costs(produced, costs, rows)
     writing.together("check", False, first=topics)
     _connect(writing, once, size)
     writing.each("send", False, False, first=once)
     reading.together("check", CONSUMED, first=once)
     costs = reading.rounds(bench.rounds, "read", CONSUMED, first=once)
-    found.add_costs(consumed, costs, rows)
+    results.add_costs(consumed, costs, rows)
     for case in produced, consumed:
-        found.compare(case, ORJSON)
+        results.compare(case, ORJSON)
     bench.drop(*topics.values(), *once.values())
 
 

@@ -52,7 +52,7 @@ WHOLE_TARGET: Final = 20
 
 def answer(bench: Bench) -> Answer:
     """Send the rows once in each format, and land each topic in turn."""
-    found = Answer()
+    results = Answer()
     rows, few, times = bench.rows(ROWS), *((1, 2) if bench.short else (FEW_TIMES, TIMES))
     topics = {who: bench.topic() for who in (OURS, ORJSON, FASTAVRO)}
     ends = {
@@ -78,28 +78,28 @@ def answer(bench: Bench) -> Answer:
             if landed != rows * few:
                 raise UnequalError(f"{who}: {rows * few:,} records sent, {landed:,} landed")
     for who, rounds in costs.items():
-        _add(found, who, rounds, queries[who])
-    _claim(found)
+        _add(results, who, rounds, queries[who])
+    _claim(results)
     bench.drop(*topics.values())
-    return found
+    return results
 
 
-def _claim(found: Answer) -> None:
+def _claim(results: Answer) -> None:
     for us, (at_most, at_least) in TARGETS.items():
-        found.limit(f"{CASE}: {CPU}, {us}", found.values(CASE, us, CPU), at_most, "µs")
-        found.compare(CASE, FROM_JSON, CPU, at_least=at_least, us=us)
-        found.compare(CASE, FROM_AVRO, CPU, us=us)
+        results.limit(f"{CASE}: {CPU}, {us}", results.values(CASE, us, CPU), at_most, "µs")
+        results.compare(CASE, FROM_JSON, CPU, at_least=at_least, us=us)
+        results.compare(CASE, FROM_AVRO, CPU, us=us)
         for whole in STREAM, BATCH:
-            found.compare(CASE, FROM_JSON, whole, at_least=WHOLE_TARGET, us=us)
-            found.compare(CASE, FROM_AVRO, whole, us=us)
+            results.compare(CASE, FROM_JSON, whole, at_least=WHOLE_TARGET, us=us)
+            results.compare(CASE, FROM_AVRO, whole, us=us)
 
 
 def _add(
-    found: Answer, who: str, rounds: Sequence[Landed], queries: Sequence[tuple[Cost, int]]
+    results: Answer, who: str, rounds: Sequence[Landed], queries: Sequence[tuple[Cost, int]]
 ) -> None:
-    found.add(CASE, who, CPU, [each.cpu for each in rounds])
-    found.add(CASE, who, WALL, [each.wall for each in rounds])
-    found.add(CASE, who, STREAM, [each.few.cpu for each in rounds])
-    found.add(CASE, who, STREAM_WALL, [each.few.wall for each in rounds])
-    found.add(CASE, who, BATCH, [each.cpu for each, _ in queries])
-    found.add(CASE, who, BATCH_WALL, [each.wall for each, _ in queries])
+    results.add(CASE, who, CPU, [landed.cpu for landed in rounds])
+    results.add(CASE, who, WALL, [landed.wall for landed in rounds])
+    results.add(CASE, who, STREAM, [landed.few.cpu for landed in rounds])
+    results.add(CASE, who, STREAM_WALL, [landed.few.wall for landed in rounds])
+    results.add(CASE, who, BATCH, [cost.cpu for cost, _ in queries])
+    results.add(CASE, who, BATCH_WALL, [cost.wall for cost, _ in queries])

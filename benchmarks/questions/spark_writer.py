@@ -57,7 +57,7 @@ BYTES_TARGETS: Final = {TO_JSON: 0.5, TO_AVRO: 0.68}
 
 def answer(bench: Bench) -> Answer:
     """Write the rows in each format in turn, each round to new topics."""
-    found = Answer()
+    results = Answer()
     rows, times = bench.rows(ROWS), 2 if bench.short else TIMES
     start = {
         who: Child(Writing, encoding, bench.servers, rows, times)
@@ -78,8 +78,8 @@ def answer(bench: Bench) -> Answer:
                     sizes[who].append(bench.log_bytes(topic) / (rows * times))
                     _check(bench, who, topic, rows, times)
                 bench.drop(topic)
-    _add(found, costs, sizes, rows * times)
-    return found
+    _add(results, costs, sizes, rows * times)
+    return results
 
 
 def _written(bench: Bench, child: Child) -> tuple[Cost, str]:
@@ -98,17 +98,17 @@ def _check(bench: Bench, who: str, topic: str, rows: int, times: int) -> None:
 
 
 def _add(
-    found: Answer,
+    results: Answer,
     costs: Mapping[str, list[Cost]],
     sizes: Mapping[str, list[float]],
     rows: int,
 ) -> None:
     for who, rounds in costs.items():
-        found.add(CASE, who, CPU, [each.cpu * 1e6 / rows for each in rounds])
-        found.add(CASE, who, WALL, [each.wall * 1e6 / rows for each in rounds])
+        results.add(CASE, who, CPU, [cost.cpu * 1e6 / rows for cost in rounds])
+        results.add(CASE, who, WALL, [cost.wall * 1e6 / rows for cost in rounds])
         if who in sizes:
-            found.add(CASE, who, BYTES, sizes[who])
+            results.add(CASE, who, BYTES, sizes[who])
     for them, at_most in BYTES_TARGETS.items():
-        found.compare(CASE, them, CPU, at_least=LESS_CPU)
+        results.compare(CASE, them, CPU, at_least=LESS_CPU)
         share = [a / b for a, b in zip(sizes[OURS], sizes[them], strict=True)]
-        found.limit(f"{CASE}: {BYTES}, ours / {them}", share, at_most, "×")
+        results.limit(f"{CASE}: {BYTES}, ours / {them}", share, at_most, "×")

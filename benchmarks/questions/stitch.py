@@ -76,7 +76,7 @@ _WRITERS: Final = {OURS: _stitched, REWRITE: _rewritten, COPY: _copied}
 
 def answer(bench: Bench) -> Answer:
     """Write segments of each size in each way."""
-    found = Answer()
+    results = Answer()
     for nbytes, (case, speed, less) in CASES.items():
         bench.say(case)
         count, segment_rows = max(1, bench.rows(NBYTES) // nbytes), rows_of(nbytes)
@@ -84,10 +84,10 @@ def answer(bench: Bench) -> Answer:
         with Children(start) as children:
             costs = children.rounds(bench.rounds, "run")
             sizes = children.each("nbytes")
-        found.add_costs(case, costs, count)
+        results.add_costs(case, costs, count)
         for who, rounds in costs.items():
-            found.add(case, who, SPEED, [sizes[who] / each.cpu / 1e9 for each in rounds])
-        found.compare(case, REWRITE, CPU, at_least=less)
-        values = found.values(case, OURS, SPEED)
-        found.claims.append(Claim(f"{case}: {SPEED}", values, at_least=speed, unit=SPEED))
-    return found
+            results.add(case, who, SPEED, [sizes[who] / cost.cpu / 1e9 for cost in rounds])
+        results.compare(case, REWRITE, CPU, at_least=less)
+        values = results.values(case, OURS, SPEED)
+        results.claims.append(Claim(f"{case}: {SPEED}", values, at_least=speed, unit=SPEED))
+    return results

@@ -36,9 +36,9 @@ def refuse_gaps(
         NotLandedError: there is one, or there may have been, or Kafka cannot tell.
     """
     firsts: dict[str, int] = {}
-    for each in staged:
-        starts = [(file.fence, file.first) for file in each.files]
-        starts += [(aside.source.fence, aside.first) for aside in each.set_aside]
+    for result in staged:
+        starts = [(file.fence, file.first) for file in result.files]
+        starts += [(aside.source.fence, aside.first) for aside in result.set_aside]
         for name, first in starts:
             firsts[name] = min(first, firsts.get(name, first))
     for name, first in firsts.items():
@@ -55,7 +55,7 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> Non
         'with option "table.gap" = "allow"'
     )
     try:
-        low, found = _offsets(config, fence)
+        low, next_offset = _offsets(config, fence)
     except KafkaException as error:
         raise NotLandedError(
             f"{place}: it is not known whether messages lie {between}: {error}"
@@ -65,9 +65,9 @@ def _refuse_messages(config: Mapping[str, Any], fence: Fence, first: int) -> Non
             f"{place}: Kafka has deleted the messages before offset {low}, and some may have "
             f"been {between}. {remedy}"
         )
-    if found < first:
+    if next_offset < first:
         raise NotLandedError(
-            f"{place}: there are messages from offset {found} on, {between}. {remedy}"
+            f"{place}: there are messages from offset {next_offset} on, {between}. {remedy}"
         )
 
 

@@ -40,7 +40,7 @@ def ranges_of(batches: Iterable[pa.RecordBatch]) -> tuple[OffsetRange, ...]:
 
 
 def stage_ranges(
-    found: Collection[OffsetRange],
+    offset_ranges: Collection[OffsetRange],
     *,
     table: LakeTable,
     layout: Layout,
@@ -52,7 +52,7 @@ def stage_ranges(
     """Read the ranges of one task together, and stage their messages. Blocks for Kafka.
 
     Args:
-        found: the ranges.
+        offset_ranges: the ranges.
         table: where they land.
         layout: how.
         rules: what may land, and where the rest goes.
@@ -69,9 +69,11 @@ def stage_ranges(
         KafkaException: Kafka cannot be read. After any exception no file of the task is left.
     """
     generations: dict[str, TopicGeneration] = {}
-    for each in found:
-        if each.topic not in generations:
-            generations[each.topic] = identify(each.topic, each.cluster_id, each.topic_id)
+    for offsets in offset_ranges:
+        if offsets.topic not in generations:
+            generations[offsets.topic] = identify(
+                offsets.topic, offsets.cluster_id, offsets.topic_id
+            )
     fences = table.fences()
 
     def lost(what: str) -> None:
@@ -80,7 +82,7 @@ def stage_ranges(
 
     done: list[StageResult] = []
     try:
-        for together in _rounds(found):
+        for together in _rounds(offset_ranges):
             ranges = [
                 ReadRange(SourcePartition(generations[topic], topic, partition), start, end)
                 for topic, partition, start, end, *_ in together
@@ -95,7 +97,7 @@ def stage_ranges(
     return tuple(done)
 
 
-def refuse_other_topics(config: Mapping[str, Any], found: Iterable[OffsetRange]) -> None:
+def refuse_other_topics(config: Mapping[str, Any], ranges: Iterable[OffsetRange]) -> None:
     """Check that what tasks have read was of the topics whose ids are in their ranges.
 
     Called in the driver when all tasks are done: so it notices a topic that was created again
@@ -104,7 +106,9 @@ def refuse_other_topics(config: Mapping[str, Any], found: Iterable[OffsetRange])
     Raises:
         NotLandedError: it was not, or Kafka cannot tell.
     """
-    planned = {(each.topic, TopicIds(each.cluster_id, each.topic_id)) for each in found}
+    planned = {
+        (offsets.topic, TopicIds(offsets.cluster_id, offsets.topic_id)) for offsets in ranges
+    }
     topics = sorted({topic for topic, _ in planned})
     if not topics:
         return
@@ -124,15 +128,15 @@ def refuse_other_topics(config: Mapping[str, Any], found: Iterable[OffsetRange])
             )
 
 
-def _rounds(found: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+def _rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
     """Yield the ranges in groups that have a partition once; those that touch become one."""
     joined: list[OffsetRange] = []
-    for each in sorted(found, key=lambda each: each[:4]):
-        if joined and joined[-1][:2] == each[:2] and joined[-1].end == each.start:
-            joined[-1] = joined[-1]._replace(end=each.end)
+    for offsets in sorted(ranges, key=lambda offsets: offsets[:4]):
+        if joined and joined[-1][:2] == offsets[:2] and joined[-1].end == offsets.start:
+            joined[-1] = joined[-1]._replace(end=offsets.end)
         else:
-            joined.append(each)
+            joined.append(offsets)
     while joined:
-        together = {each[:2]: each for each in reversed(joined)}
+        together = {offsets[:2]: offsets for offsets in reversed(joined)}
         yield list(together.values())
-        joined = [each for each in joined if each is not together[each[:2]]]
+        joined = [offsets for offsets in joined if offsets is not together[offsets[:2]]]

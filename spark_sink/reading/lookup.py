@@ -93,8 +93,8 @@ class Lookup:
         return min(max(at, first), end)
 
     def _at_times(self, boundary: Boundary, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        found = self._offsets({key: OffsetSpec.for_timestamp(at) for key, at in times.items()})
-        missing = [key for key, offset in found.items() if offset < 0]
+        offsets = self._offsets({key: OffsetSpec.for_timestamp(at) for key, at in times.items()})
+        missing = [key for key, offset in offsets.items() if offset < 0]
         if missing and boundary.unmatched == "error":
             shown = ", ".join(map(partition_name, sorted(missing)))
             raise ConfigError(
@@ -102,7 +102,7 @@ class Lookup:
                 f"{shown}. Choose an earlier time, or "
                 '.option("startingOffsetsByTimestampStrategy", "latest")'
             )
-        return found | self._offsets(dict.fromkeys(missing, _END))
+        return offsets | self._offsets(dict.fromkeys(missing, _END))
 
     def _topics(self) -> tuple[dict[str, TopicIds], list[Partition]]:
         subscription = self._options.subscription
@@ -131,8 +131,10 @@ class Lookup:
         if cluster.controller_id not in cluster.brokers:
             return dict.fromkeys(topics, TopicIds(cluster.cluster_id, None))
         futures = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT)
-        found = {topic: futures[topic].result(_TIMEOUT).topic_id for topic in topics}
-        return {topic: TopicIds(cluster.cluster_id, str(each)) for topic, each in found.items()}
+        ids = {topic: futures[topic].result(_TIMEOUT).topic_id for topic in topics}
+        return {
+            topic: TopicIds(cluster.cluster_id, str(topic_id)) for topic, topic_id in ids.items()
+        }
 
     def _offsets(self, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
         if not specs:
@@ -159,8 +161,12 @@ class Lookup:
 
 
 def _partitions(metadata: list[ClusterMetadata], topic: str) -> list[int]:
-    found = next(each.topics[topic] for each in metadata if topic in each.topics)
-    if not found.partitions:
-        reason = "does not exist" if found.error is None else f"cannot be read: {found.error.str()}"
+    topic_metadata = next(cluster.topics[topic] for cluster in metadata if topic in cluster.topics)
+    if not topic_metadata.partitions:
+        reason = (
+            "does not exist"
+            if topic_metadata.error is None
+            else f"cannot be read: {topic_metadata.error.str()}"
+        )
         raise ConfigError(f"topic {topic!r} {reason}")
-    return sorted(found.partitions)
+    return sorted(topic_metadata.partitions)

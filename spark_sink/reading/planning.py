@@ -64,7 +64,7 @@ class Offsets:
     start: Mapping[Partition, int] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Offsets:
+    def from_json(cls, parsed: Mapping[str, Any]) -> Offsets:
         """Return the offsets of parsed JSON.
 
         Raises:
@@ -73,36 +73,36 @@ class Offsets:
         try:
             return cls(
                 ids={
-                    name: TopicIds(each.get("cluster_id"), each.get("topic_id"))
-                    for name, each in found.items()
+                    name: TopicIds(topic.get("cluster_id"), topic.get("topic_id"))
+                    for name, topic in parsed.items()
                 },
                 next={
                     (name, int(number)): int(offset)
-                    for name, each in found.items()
-                    for number, offset in each.get("next", each).items()
+                    for name, topic in parsed.items()
+                    for number, offset in topic.get("next", topic).items()
                 },
                 start={
                     (name, int(number)): int(offset)
-                    for name, each in found.items()
-                    for number, offset in each.get("start", {}).items()
+                    for name, topic in parsed.items()
+                    for number, offset in topic.get("start", {}).items()
                 },
             )
         except (AttributeError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"the checkpoint's offsets are not those of Kafka's topics: {found}. It belongs to "
-                "another query: choose another checkpointLocation"
+                f"the checkpoint's offsets are not those of Kafka's topics: {parsed}. It belongs "
+                "to another query: choose another checkpointLocation"
             ) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the offsets in one order for `json.dumps`: Spark compares the texts."""
-        found: dict[str, Any] = {
+        topics: dict[str, Any] = {
             topic: {**self.ids[topic]._asdict(), "next": {}} for topic in sorted(self.ids)
         }
         for (topic, number), offset in sorted(self.next.items()):
-            found[topic]["next"][str(number)] = offset
+            topics[topic]["next"][str(number)] = offset
         for (topic, number), offset in sorted(self.start.items()):
-            found[topic].setdefault("start", {})[str(number)] = offset
-        return found
+            topics[topic].setdefault("start", {})[str(number)] = offset
+        return topics
 
     def moved_to(self, offsets: Mapping[Partition, int]) -> Offsets:
         """Return these topics with other offsets."""
@@ -181,9 +181,9 @@ def following(
                 fail=fail,
             )
             known = {key: offset for key, offset in known.items() if key[0] != topic}
-    new = [each for each in end.next if each not in known]
-    found = dict(earliest(new)) if new else {}
-    for key, offset in found.items():
+    new = [key for key in end.next if key not in known]
+    firsts = dict(earliest(new)) if new else {}
+    for key, offset in firsts.items():
         if offset > 0:
             lost(
                 f"{partition_name(key)} is new, but its messages 0 to {offset - 1} are gone",
@@ -199,7 +199,7 @@ def following(
     for key in known.keys() - end.next.keys():
         if key[0] in end.ids:
             lost(f"{partition_name(key)} is gone", fail=fail)
-    return {each: known[each] if each in known else found[each] for each in end.next}
+    return {key: known[key] if key in known else firsts[key] for key in end.next}
 
 
 def within(start: Offsets, end: Offsets) -> Offsets:
@@ -249,9 +249,9 @@ def still_there(planned: Offsets, latest: Offsets) -> Offsets:
     `following` has reported the rest.
     """
     ids = {
-        topic: each
-        for topic, each in planned.ids.items()
-        if topic in latest.ids and not each.differ(latest.ids[topic])
+        topic: topic_ids
+        for topic, topic_ids in planned.ids.items()
+        if topic in latest.ids and not topic_ids.differ(latest.ids[topic])
     }
     ends = {
         key: min(offset, latest.next[key])
@@ -268,7 +268,7 @@ def limited(
 
     Each partition gets its share by how much it has; one that has something gets at least one.
     """
-    sizes = {each: max(0, end[each] - start[each]) for each in end}
+    sizes = {key: max(0, end[key] - start[key]) for key in end}
     total = sum(sizes.values())
     if total <= most:
         return dict(end)
@@ -297,34 +297,39 @@ def ranges(
 
 
 def split(
-    found: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+    offset_ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
     """Cut large ranges: none has more than `max_records`, and there are about `min_partitions`.
 
     As in Spark's source, ranges that are too small for a part of their own are left whole.
     """
     if max_records is not None:
-        found = [
+        offset_ranges = [
             part
-            for each in found
-            for part in _cut(each, math.ceil((each.end - each.start) / max_records))
+            for offsets in offset_ranges
+            for part in _cut(offsets, math.ceil((offsets.end - offsets.start) / max_records))
         ]
-    if min_partitions is None or len(found) >= min_partitions:
-        return list(found)
-    parts = _parts(found, min_partitions)
-    large = [each for each, count in zip(found, parts, strict=True) if count > 1]
-    wanted = max(1, min_partitions - (len(found) - len(large)))
+    if min_partitions is None or len(offset_ranges) >= min_partitions:
+        return list(offset_ranges)
+    parts = _parts(offset_ranges, min_partitions)
+    large = [offsets for offsets, count in zip(offset_ranges, parts, strict=True) if count > 1]
+    wanted = max(1, min_partitions - (len(offset_ranges) - len(large)))
     cut = dict(zip(large, _parts(large, wanted), strict=True))
-    return [part for each in found for part in _cut(each, cut.get(each, 1))]
+    return [part for offsets in offset_ranges for part in _cut(offsets, cut.get(offsets, 1))]
 
 
-def _parts(found: Sequence[OffsetRange], wanted: int) -> list[int]:
-    total = sum(each.end - each.start for each in found)
+def _parts(offset_ranges: Sequence[OffsetRange], wanted: int) -> list[int]:
+    total = sum(offsets.end - offsets.start for offsets in offset_ranges)
     # Rounded as Java does.
-    return [max(1, math.floor((each.end - each.start) / total * wanted + 0.5)) for each in found]
+    return [
+        max(1, math.floor((offsets.end - offsets.start) / total * wanted + 0.5))
+        for offsets in offset_ranges
+    ]
 
 
-def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
-    size = each.end - each.start
-    places = [each.start + size * part // parts for part in range(parts + 1)]
-    return [each._replace(start=start, end=end) for start, end in pairwise(places) if end > start]
+def _cut(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
+    size = offsets.end - offsets.start
+    places = [offsets.start + size * part // parts for part in range(parts + 1)]
+    return [
+        offsets._replace(start=start, end=end) for start, end in pairwise(places) if end > start
+    ]

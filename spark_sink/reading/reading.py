@@ -33,7 +33,7 @@ consumers: OrderedDict[Hashable, StockConsumer] = OrderedDict()
 
 
 def read(
-    found: Iterable[OffsetRange],
+    ranges: Iterable[OffsetRange],
     config: Mapping[str, Any],
     *,
     poll_timeout: float,
@@ -45,7 +45,7 @@ def read(
     range ends at its last offset or at the partition's end.
 
     Args:
-        found: the ranges, of different partitions.
+        ranges: the ranges, of different partitions.
         config: the consumer's.
         poll_timeout: the seconds after which Kafka counts as silent.
         lost: is told of messages that are gone; raises, or they are skipped.
@@ -55,7 +55,7 @@ def read(
         Exception: whatever `lost` raises.
     """
     with _consumer(config) as consumer:
-        yield from _Assignment(consumer, found, lost).messages(poll_timeout)
+        yield from _Assignment(consumer, ranges, lost).messages(poll_timeout)
 
 
 def gathered(messages: Iterable[Message]) -> Iterator[list[Message]]:
@@ -78,12 +78,12 @@ class _Assignment:
     def __init__(
         self,
         consumer: StockConsumer,
-        found: Iterable[OffsetRange],
+        ranges: Iterable[OffsetRange],
         lost: Callable[[str], None],
     ) -> None:
         self._consumer = consumer
-        self._left = {each[:2]: each for each in found if each.start < each.end}
-        self._next = {place: each.start for place, each in self._left.items()}
+        self._left = {offsets[:2]: offsets for offsets in ranges if offsets.start < offsets.end}
+        self._next = {place: offsets.start for place, offsets in self._left.items()}
         self._lost = lost
 
     def messages(self, poll_timeout: float) -> Iterator[Message]:
@@ -113,7 +113,7 @@ class _Assignment:
                     self._finish(offsets)
 
     def _assign(self) -> None:
-        self._consumer.assign([TopicPartition(*each, self._next[each]) for each in self._left])
+        self._consumer.assign([TopicPartition(*place, self._next[place]) for place in self._left])
 
     def _finish(self, offsets: OffsetRange) -> None:
         """Fetch no more of a partition while others are read on."""

@@ -75,14 +75,14 @@ def newest_schema(options: SourceOptions) -> StructType:
         ConfigError: there is no segment, segments do not go together, or Spark lacks a type.
         SegmentError: a segment cannot be read.
     """
-    found = newest_segments(options)
-    if not found:
+    segments = newest_segments(options)
+    if not segments:
         raise ConfigError(
             'option "mode" is records, but there is no segment to take the columns from: name '
             'them, .schema("carrier STRING, delay INT")'
         )
     widest = None
-    for segment in found:
+    for segment in segments:
         schema = spark_columns(segment)
         if widest is None or not _differences(widest, schema):
             widest = schema
@@ -110,12 +110,18 @@ def newest_segments(options: SourceOptions) -> list[Segment]:
     schemas: dict[Partition, str] = {}
     segments: dict[str, Segment] = {}  # one for each schema: there may be many partitions
     for window in _WINDOWS:
-        last = [each._replace(start=max(each.start, each.end - window)) for each in left]
+        last = [
+            offsets._replace(start=max(offsets.start, offsets.end - window)) for offsets in left
+        ]
         for segment in _segments(last, options):
             schema = segment.header.schema
             schemas[segment.topic, segment.partition] = schema
             segments.setdefault(schema, segment)
-        left = [each for each in left if each[:2] not in schemas and each.end - window > each.start]
+        left = [
+            offsets
+            for offsets in left
+            if offsets[:2] not in schemas and offsets.end - window > offsets.start
+        ]
         if not left:
             break
     return [segments[first] for first in dict.fromkeys(schemas[place] for place in sorted(schemas))]
@@ -148,7 +154,7 @@ def check_columns(schema: StructType) -> None:
 def _required(spark: DataType, path: str = "") -> Iterator[str]:
     """Yield what is not nullable in a type, without the keys of maps, which never are."""
     if isinstance(spark, StructType):
-        parts = [(each.name, each.dataType, each.nullable) for each in spark]
+        parts = [(field.name, field.dataType, field.nullable) for field in spark]
     elif isinstance(spark, ArrayType):
         parts = [("element", spark.elementType, spark.containsNull)]
     elif isinstance(spark, MapType):
@@ -168,7 +174,7 @@ class RecordRows:
     def __init__(self, schema: StructType) -> None:
         """Begin with the columns of the query, which `check_columns` has seen."""
         self._schema = arrow_schema(schema)
-        self._columns = pa.schema([each for each in self._schema if each.name != KAFKA_COLUMN])
+        self._columns = pa.schema([field for field in self._schema if field.name != KAFKA_COLUMN])
         self._checked: set[str] = set()
 
     def batches(self, messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
@@ -192,13 +198,13 @@ class RecordRows:
         table = segment.to_table()
         there = set(table.schema.names)
         columns = []
-        for each in self._schema:
-            if each.name == KAFKA_COLUMN:
-                columns.append(_kafka(segment, table, each.type))
-            elif each.name in there:
-                columns.append(self._cast(segment, table[each.name], each))
+        for field in self._schema:
+            if field.name == KAFKA_COLUMN:
+                columns.append(_kafka(segment, table, field.type))
+            elif field.name in there:
+                columns.append(self._cast(segment, table[field.name], field))
             else:
-                columns.append(pa.nulls(table.num_rows, each.type))
+                columns.append(pa.nulls(table.num_rows, field.type))
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _check(self, segment: Segment) -> None:
@@ -240,8 +246,8 @@ def spark_columns(segment: Segment) -> pa.Schema:
 
 def _spark_type(arrow: pa.DataType, path: str) -> pa.DataType:
     kind = family(arrow)
-    if found := _NUMBERS.get(arrow) or _TYPES.get(kind):
-        return found
+    if data_type := _NUMBERS.get(arrow) or _TYPES.get(kind):
+        return data_type
     if kind == "struct":
         return pa.struct(
             [(field.name, _spark_type(field.type, f"{path}.{field.name}")) for field in arrow]
@@ -263,17 +269,19 @@ def _spark_type(arrow: pa.DataType, path: str) -> pa.DataType:
 
 def _differences(columns: pa.Schema, grown: pa.Schema) -> str:
     """Say which columns rows of `grown` cannot hold; empty if there are none."""
-    found = []
+    differences = []
     for column in columns:
         index = grown.get_field_index(column.name)
         if index < 0:
-            found.append(f"{column.name!r} ({column.type}) is new")
+            differences.append(f"{column.name!r} ({column.type}) is new")
             continue
         try:
             check_growth(_record(column), _record(grown.field(index)))
         except SchemaError:
-            found.append(f"{column.name!r} is {column.type}, and was {grown.field(index).type}")
-    return ", ".join(found)
+            differences.append(
+                f"{column.name!r} is {column.type}, and was {grown.field(index).type}"
+            )
+    return ", ".join(differences)
 
 
 def _record(field: pa.Field) -> RecordSchema:
@@ -303,20 +311,20 @@ def _kafka(segment: Segment, table: pa.Table, to: pa.StructType) -> pa.Array:
     }
     if KAFKA_COLUMN in table.schema.names:
         kafka = one_array(table[KAFKA_COLUMN])
-        members |= {each.name: kafka.field(each.name) for each in kafka.type}
+        members |= {field.name: kafka.field(field.name) for field in kafka.type}
     arrays = [
-        cast_to_grown(members[each.name], each.type)
-        if each.name in members
-        else pa.nulls(rows, each.type)
-        for each in to
+        cast_to_grown(members[field.name], field.type)
+        if field.name in members
+        else pa.nulls(rows, field.type)
+        for field in to
     ]
     return pa.StructArray.from_arrays(arrays, fields=list(to))
 
 
-def _segments(found: Sequence[OffsetRange], options: SourceOptions) -> Iterator[Segment]:
+def _segments(ranges: Sequence[OffsetRange], options: SourceOptions) -> Iterator[Segment]:
     """Yield the segments of ranges, which are read together; those of a partition in order."""
     messages = read(
-        found,
+        ranges,
         options.config,
         poll_timeout=options.poll_timeout,
         lost=partial(planning.lost, fail=False),

@@ -187,7 +187,7 @@ class SourceOptions:
                 f"which is {most}"
             )
         return cls(
-            mode=SourceMode(_one_of(options, "mode", [each.value for each in SourceMode])),
+            mode=SourceMode(_one_of(options, "mode", [mode.value for mode in SourceMode])),
             subscription=_subscription(options),
             starting=_starting(options, streaming=streaming),
             ending=_ending(options),
@@ -209,15 +209,15 @@ class SourceOptions:
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
-    found = [
+    subscriptions = [
         subscription for subscription in _SUBSCRIPTIONS if options.get(subscription, "").strip()
     ]
-    if len(found) != 1:
-        names = ", ".join(f'"{each}"' for each in found) or "none"
+    if len(subscriptions) != 1:
+        names = ", ".join(f'"{name}"' for name in subscriptions) or "none"
         raise ConfigError(
             f'exactly one of "assign", "subscribe" and "subscribePattern" must be set, not {names}'
         )
-    option = found[0]
+    option = subscriptions[0]
     value = options[option].strip()
     if option == "subscribe":
         topics = [part.strip() for part in value.split(",")]
@@ -237,9 +237,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
             raise _refused(options, "assign", f"JSON such as {example}")
     return Subscription(
         topics=tuple(partitions),
-        partitions={
-            topic: tuple(sorted(set(partition))) for topic, partition in partitions.items()
-        },
+        partitions={topic: tuple(sorted(set(numbers))) for topic, numbers in partitions.items()},
     )
 
 
@@ -248,8 +246,8 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 
 def _starting(options: Mapping[str, str], *, streaming: bool | None) -> Boundary:
     strategy = _one_of(options, "startingOffsetsByTimestampStrategy", ["error", "latest"])
-    if found := _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp", strategy):
-        return found
+    if by_time := _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp", strategy):
+        return by_time
     boundary = _offsets(options, "startingOffsets", LATEST if streaming else EARLIEST)
     if streaming is False and _has(boundary, LATEST):
         raise _refused(options, boundary.option, 'earliest or offsets: a batch ends at "latest"')
@@ -257,8 +255,8 @@ def _starting(options: Mapping[str, str], *, streaming: bool | None) -> Boundary
 
 
 def _ending(options: Mapping[str, str]) -> Boundary:
-    if found := _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp", "latest"):
-        return found
+    if by_time := _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp", "latest"):
+        return by_time
     boundary = _offsets(options, "endingOffsets", LATEST)
     if _has(boundary, EARLIEST):
         raise _refused(options, boundary.option, 'latest or offsets: a batch starts at "earliest"')
@@ -270,14 +268,14 @@ def _has(boundary: Boundary, value: int) -> bool:
 
 
 def _by_time(
-    options: Mapping[str, str], everywhere: str, each: str, unmatched: str
+    options: Mapping[str, str], everywhere: str, per_partition: str, unmatched: str
 ) -> Boundary | None:
     if everywhere in options:
         at = _number(options, everywhere, low=0)
         return Boundary(option=everywhere, everywhere=at, by_time=True, unmatched=unmatched)
-    if each in options:
-        times = _each(options, each, 0, '{"flights": {"0": 1700000000000}}')
-        return Boundary(option=each, each=times, by_time=True, unmatched=unmatched)
+    if per_partition in options:
+        times = _each(options, per_partition, 0, '{"flights": {"0": 1700000000000}}')
+        return Boundary(option=per_partition, each=times, by_time=True, unmatched=unmatched)
     return None
 
 
@@ -292,15 +290,15 @@ def _offsets(options: Mapping[str, str], option: str, default: int) -> Boundary:
 
 def _each(options: Mapping[str, str], option: str, low: int, example: str) -> dict[Partition, int]:
     """Return the values of ``{topic: {partition: value}}``."""
-    found: dict[Partition, int] = {}
+    values: dict[Partition, int] = {}
     for topic, partitions in _json(options, option, example).items():
         if not isinstance(partitions, dict):
             raise _refused(options, option, example)
         for number, value in partitions.items():
             if not number.isdecimal() or not _is_offset(value, low):
                 raise _refused(options, option, example)
-            found[topic, int(number)] = value
-    return found
+            values[topic, int(number)] = value
+    return values
 
 
 def _is_offset(value: Any, low: int) -> bool:
@@ -317,12 +315,12 @@ def _client_config(options: Mapping[str, str]) -> Hidden:
 
 def _json(options: Mapping[str, str], option: str, example: str) -> dict[str, Any]:
     try:
-        found = json.loads(options[option])
+        parsed = json.loads(options[option])
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not found:
+        parsed = None
+    if not isinstance(parsed, dict) or not parsed:
         raise _refused(options, option, example)
-    return found
+    return parsed
 
 
 def _number(options: Mapping[str, str], option: str, *, low: int) -> int | None:

@@ -40,11 +40,11 @@ fn numbers_are_spread_around_nulls() {
         max_rep: 0,
         rows: 20,
     };
-    let found = array(&field(true, Type::Long), &layout(64, vec![]), &mut [leaf]).unwrap();
-    assert_eq!((found.len, found.nulls), (20, 3));
-    assert_eq!(found.validity, Some(vec![0b1111_1110, 0b1111_1101, 0b0111]));
+    let column = array(&field(true, Type::Long), &layout(64, vec![]), &mut [leaf]).unwrap();
+    assert_eq!((column.len, column.nulls), (20, 3));
+    assert_eq!(column.validity, Some(vec![0b1111_1110, 0b1111_1101, 0b0111]));
     let expected: Vec<i64> = (0..=8).chain([0]).chain(9..=17).chain([0]).collect();
-    assert_eq!(numbers::<i64>(&found, 0, 20), expected);
+    assert_eq!(numbers::<i64>(&column, 0, 20), expected);
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn texts_of_a_dictionary_are_put_one_after_the_other() {
         rows: 5,
     };
     let data_type = Type::Text { symbols: None };
-    let found = array(&field(true, data_type), &layout(64, vec![]), &mut [leaf]).unwrap();
+    let column = array(&field(true, data_type), &layout(64, vec![]), &mut [leaf]).unwrap();
     let end = long.len() as i64;
-    assert_eq!(numbers::<i64>(&found, 0, 6), [0, end, end, end, end + 2, end + 4]);
-    assert_eq!(numbers::<u8>(&found, 1, long.len() + 4), format!("{long}éé").into_bytes());
+    assert_eq!(numbers::<i64>(&column, 0, 6), [0, end, end, end, end + 2, end + 4]);
+    assert_eq!(numbers::<u8>(&column, 1, long.len() + 4), format!("{long}éé").into_bytes());
 }
 
 /// Row after row: no list, an empty one, one of two null lists and [[1, 2], null].
@@ -75,10 +75,10 @@ fn a_null_list_of_one_size_has_all_of_its_elements() {
     let leaf =
         nested(Values::I32(vec![1, 2]), &[0, 1, 2, 2, 4, 4, 2], &[0, 0, 0, 1, 0, 2, 1], 4, 2);
     let layout = layout(32, vec![layout(0, vec![layout(8, vec![])])]);
-    let found = array(&lists, &layout, &mut [leaf]).unwrap();
-    assert_eq!((found.len, &found.validity), (4, &Some(vec![0b1110])));
-    assert_eq!(numbers::<i32>(&found, 0, 5), [0, 0, 0, 2, 4]);
-    let pairs = &found.children[0];
+    let column = array(&lists, &layout, &mut [leaf]).unwrap();
+    assert_eq!((column.len, &column.validity), (4, &Some(vec![0b1110])));
+    assert_eq!(numbers::<i32>(&column, 0, 5), [0, 0, 0, 2, 4]);
+    let pairs = &column.children[0];
     assert_eq!((pairs.len, pairs.nulls, &pairs.validity), (4, 3, &Some(vec![0b0100])));
     let items = &pairs.children[0];
     assert_eq!((items.len, &items.validity), (8, &None));

@@ -67,7 +67,7 @@ pub fn buffers(
     ensure(values.len() == slots.values())?;
     let none = values.none();
     Ok(match std::mem::replace(values, none) {
-        Values::Bool(found) => vec![booleans(found, slots)],
+        Values::Bool(bools) => vec![booleans(bools, slots)],
         Values::I32(numbers) => vec![match bits {
             8 => spread(numbers.iter().map(|&number| number as u8).collect(), slots),
             16 => spread(numbers.iter().map(|&number| number as u16).collect(), slots),
@@ -96,12 +96,12 @@ pub fn offsets(starts: Vec<u32>, bits: usize) -> Read<Buffer> {
     Ok(Box::new(starts))
 }
 
-fn booleans(found: Bits, slots: &Slots) -> Buffer {
-    let Some(present) = &slots.present else { return Box::new(found.into_bytes()) };
+fn booleans(bools: Bits, slots: &Slots) -> Buffer {
+    let Some(present) = &slots.present else { return Box::new(bools.into_bytes()) };
     let (mut spread, mut value) = (Bits::with_capacity(slots.len), 0);
     for slot in 0..slots.len {
         let is_here = present.get(slot);
-        spread.push(is_here && found.get(value));
+        spread.push(is_here && bools.get(value));
         value += usize::from(is_here);
     }
     Box::new(spread.into_bytes())

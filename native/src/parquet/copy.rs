@@ -390,8 +390,8 @@ mod tests {
             for value in 0..=255 {
                 let mut damaged = whole.clone();
                 damaged[place] = value;
-                if let Ok(found) = copied(&damaged, i64::MAX / 2) {
-                    let nbytes: usize = found.row_groups.iter().map(Vec::len).sum();
+                if let Ok(copy) = copied(&damaged, i64::MAX / 2) {
+                    let nbytes: usize = copy.row_groups.iter().map(Vec::len).sum();
                     assert!(nbytes < 2 * whole.len(), "{place} {value}");
                 }
             }

@@ -55,8 +55,8 @@ impl<'a> Arguments<'a> {
         let none = Ref::none(py);
         // SAFETY: there are `count` arguments, and as many more as names.
         unsafe {
-            let mut found = [None; NAMES.len()];
-            for (index, place) in found.iter_mut().enumerate().take(count) {
+            let mut objects = [None; NAMES.len()];
+            for (index, place) in objects.iter_mut().enumerate().take(count) {
                 *place = Some(Ref::from_ptr(py, *arguments.add(index)));
             }
             if !names.is_null() {
@@ -67,10 +67,10 @@ impl<'a> Arguments<'a> {
                     if place < count {
                         return None;
                     }
-                    found[place] = Some(Ref::from_ptr(py, *arguments.add(count + index)));
+                    objects[place] = Some(Ref::from_ptr(py, *arguments.add(count + index)));
                 }
             }
-            let [topic, value, key, partition, callback, on_delivery, timestamp, headers] = found;
+            let [topic, value, key, partition, callback, on_delivery, timestamp, headers] = objects;
             let object = |given: Option<Ref<'a>>| given.unwrap_or(none);
             let number = |given: Option<Ref<'_>>, default| match given.map(Ref::int) {
                 None => Some(default),

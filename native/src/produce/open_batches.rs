@@ -373,7 +373,9 @@ impl Open {
         let formats = self.topics.iter().map(|topic| &topic.format);
         let mut objects = [&self.filled, &self.opener].into_iter().chain(formats);
         let result = (objects.try_for_each(|object| visit.call(object)))
-            .and_then(|()| self.default_callback.iter().try_for_each(|each| visit.call(each)))
+            .and_then(|()| {
+                self.default_callback.iter().try_for_each(|callback| visit.call(callback))
+            })
             .and_then(|()| {
                 batches.into_iter().try_for_each(|batch| {
                     visit.call(&batch.item)?;

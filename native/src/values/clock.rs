@@ -147,9 +147,9 @@ static UTC: [PyOnceLock<Py<PyAny>>; 2] = [PyOnceLock::new(), PyOnceLock::new()];
 pub fn learn_zones(class: &Bound<'_, PyType>, utc: [Option<Bound<'_, PyAny>>; 2]) -> PyResult<()> {
     let py = class.py();
     if ZONE_INFO.get(py).is_none()
-        && let Some(found) = ZoneClass::of(class)?
+        && let Some(zone_class) = ZoneClass::of(class)?
     {
-        let _ = ZONE_INFO.set(py, found);
+        let _ = ZONE_INFO.set(py, zone_class);
     }
     for (known, zone) in UTC.iter().zip(utc) {
         if let Some(zone) = zone {
@@ -305,8 +305,8 @@ pub fn import(py: Python<'_>) -> PyResult<()> {
         let utc = (*ffi::PyDateTimeAPI()).TimeZone_UTC;
         Bound::from_borrowed_ptr(py, utc).get_type()
     };
-    if let Some(found) = ZoneClass::of(&timezone)? {
-        let _ = TIMEZONE.set(py, found);
+    if let Some(zone_class) = ZoneClass::of(&timezone)? {
+        let _ = TIMEZONE.set(py, zone_class);
     }
     Ok(())
 }

@@ -161,12 +161,12 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
         if let NodeReader::Leaf(leaf) = &mut self.node {
             return leaf.next(py);
         }
-        let found = self.first().def();
-        if self.nullable && found < self.def {
+        let def = self.first().def();
+        if self.nullable && def < self.def {
             self.skip();
             return Ok(none(py));
         }
-        let is_empty = found == self.def;
+        let is_empty = def == self.def;
         match &mut self.node {
             NodeReader::Leaf(_) => unreachable!("leaves are read above"),
             NodeReader::Struct { dicts, fields } => {

@@ -145,14 +145,14 @@ impl<'s> LevelReader<'s> {
         } else if let Levels::Nested { def, rep: Some(rep) } = &self.levels {
             // What goes on with a list comes after one that has elements, and is one.
             let least = [&[0], &*self.shape.element_defs].concat();
-            let (mut found, mut last, mut are_good) = (0, 0, true);
+            let (mut row_count, mut last, mut are_good) = (0, 0, true);
             for (&def, &rep) in def.iter().zip(rep) {
-                found += u64::from(rep == 0);
+                row_count += u64::from(rep == 0);
                 are_good &= def.min(last) >= least[usize::from(rep)];
                 last = def;
             }
             ensure(are_good)?;
-            ensure(found == rows)?;
+            ensure(row_count == rows)?;
         }
         Ok(self.levels)
     }

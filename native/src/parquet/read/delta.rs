@@ -97,9 +97,9 @@ mod tests {
         for widths in [Widths::Bits, Widths::Bytes] {
             let mut out = Vec::new();
             put_integers(values, widths, &mut out);
-            let mut found: Vec<I> = Vec::new();
-            assert_eq!(integers(&out, values.len(), &mut found), Ok(out.len()));
-            assert_eq!(found, values);
+            let mut decoded: Vec<I> = Vec::new();
+            assert_eq!(integers(&out, values.len(), &mut decoded), Ok(out.len()));
+            assert_eq!(decoded, values);
             for end in 0..out.len() {
                 assert_eq!(integers::<I>(&out[..end], values.len(), &mut vec![]), Err(GaveUp));
             }

@@ -235,56 +235,62 @@ struct MetaData {
 }
 
 fn read_meta_data(cursor: &mut Cursor<'_>) -> Read<ColumnChunk> {
-    let mut found = MetaData::default();
+    let mut meta_data = MetaData::default();
     cursor.structure(|fields, id, field| {
         match (id, field) {
-            (column_meta_data::TYPE, I32) => found.physical_type = Some(fields.i32()?),
-            (column_meta_data::ENCODINGS, LIST) => found.encodings = Some(read_encodings(fields)?),
+            (column_meta_data::TYPE, I32) => meta_data.physical_type = Some(fields.i32()?),
+            (column_meta_data::ENCODINGS, LIST) => {
+                meta_data.encodings = Some(read_encodings(fields)?)
+            }
             (column_meta_data::PATH_IN_SCHEMA, LIST) => {
                 let names = fields.list(BINARY)?;
                 (0..names).try_for_each(|_| fields.binary().map(drop))?;
-                found.has_path = true;
+                meta_data.has_path = true;
             }
-            (column_meta_data::CODEC, I32) => found.codec = Some(fields.i32()?),
-            (column_meta_data::NUM_VALUES, I64) => found.values = Some(fields.count()?),
+            (column_meta_data::CODEC, I32) => meta_data.codec = Some(fields.i32()?),
+            (column_meta_data::NUM_VALUES, I64) => meta_data.values = Some(fields.count()?),
             (column_meta_data::TOTAL_UNCOMPRESSED_SIZE, I64) => {
                 fields.count()?;
-                found.has_uncompressed_size = true;
+                meta_data.has_uncompressed_size = true;
             }
-            (column_meta_data::TOTAL_COMPRESSED_SIZE, I64) => found.size = Some(fields.count()?),
-            (column_meta_data::DATA_PAGE_OFFSET, I64) => found.data = Some(fields.count()?),
+            (column_meta_data::TOTAL_COMPRESSED_SIZE, I64) => {
+                meta_data.size = Some(fields.count()?)
+            }
+            (column_meta_data::DATA_PAGE_OFFSET, I64) => meta_data.data = Some(fields.count()?),
             (column_meta_data::DICTIONARY_PAGE_OFFSET, I64) => {
-                found.dictionary = Some(fields.count()?);
+                meta_data.dictionary = Some(fields.count()?);
             }
             (column_meta_data::STATISTICS, STRUCT) => {
-                read_statistics(fields, |size| found.bounds.push(size))?;
+                read_statistics(fields, |size| meta_data.bounds.push(size))?;
             }
             (column_meta_data::ENCODING_STATS, LIST) => {
                 let count = fields.list(STRUCT)?;
                 (0..count).try_for_each(|_| read_page_count(fields))?;
             }
-            (column_meta_data::SIZE_STATISTICS, STRUCT) => found.histograms = read_sizes(fields)?,
+            (column_meta_data::SIZE_STATISTICS, STRUCT) => {
+                meta_data.histograms = read_sizes(fields)?
+            }
             _ => return Err(GaveUp),
         }
         Ok(())
     })?;
-    ensure(found.has_path && found.has_uncompressed_size)?;
-    let physical_type = found.physical_type.ok_or(GaveUp)?;
+    ensure(meta_data.has_path && meta_data.has_uncompressed_size)?;
+    let physical_type = meta_data.physical_type.ok_or(GaveUp)?;
     let width = width(physical_type);
-    ensure(width.is_none_or(|width| found.bounds.iter().all(|&size| size == width)))?;
-    let data = found.data.ok_or(GaveUp)?;
-    let start = found.dictionary.unwrap_or(data);
-    ensure(start > 0 && (found.dictionary.is_none() || start < data))?;
-    let end = start.checked_add(found.size.ok_or(GaveUp)?).ok_or(GaveUp)?;
+    ensure(width.is_none_or(|width| meta_data.bounds.iter().all(|&size| size == width)))?;
+    let data = meta_data.data.ok_or(GaveUp)?;
+    let start = meta_data.dictionary.unwrap_or(data);
+    ensure(start > 0 && (meta_data.dictionary.is_none() || start < data))?;
+    let end = start.checked_add(meta_data.size.ok_or(GaveUp)?).ok_or(GaveUp)?;
     Ok(ColumnChunk {
         physical_type,
-        encodings: found.encodings.ok_or(GaveUp)?,
-        codec: found.codec.ok_or(GaveUp)?,
-        values: found.values.ok_or(GaveUp)? as u64,
+        encodings: meta_data.encodings.ok_or(GaveUp)?,
+        codec: meta_data.codec.ok_or(GaveUp)?,
+        values: meta_data.values.ok_or(GaveUp)? as u64,
         start,
         end,
-        has_dictionary: found.dictionary.is_some(),
-        histograms: found.histograms,
+        has_dictionary: meta_data.dictionary.is_some(),
+        histograms: meta_data.histograms,
     })
 }
 

@@ -10,13 +10,13 @@ const BLOCK: usize = 32;
 
 type Block = [u32; BLOCK];
 
-/// Read `count` integers of `width` bits, at most 32, the first in the lowest bits; `each` gets them
+/// Read `count` integers of `width` bits, at most 32, the first in the lowest bits; `take` gets them
 /// some at a time.
 pub fn unpack_blocks(
     data: &[u8],
     width: usize,
     count: usize,
-    mut each: impl FnMut(&[u32]) -> Read<()>,
+    mut take: impl FnMut(&[u32]) -> Read<()>,
 ) -> Read<()> {
     let unpack_block = BLOCKS.get(width).ok_or(GaveUp)?;
     let nbytes = count.checked_mul(width).ok_or(GaveUp)?.div_ceil(8);
@@ -25,7 +25,7 @@ pub fn unpack_blocks(
     let whole = count / BLOCK;
     for number in 0..whole {
         unpack_block(&data[4 * width * number..], &mut block);
-        each(&block)?;
+        take(&block)?;
     }
     let left = count % BLOCK;
     if left > 0 {
@@ -33,7 +33,7 @@ pub fn unpack_blocks(
         let mut padded = [0; 4 * BLOCK];
         padded[..rest.len()].copy_from_slice(rest);
         unpack_block(&padded, &mut block);
-        each(&block[..left])?;
+        take(&block[..left])?;
     }
     Ok(())
 }
@@ -63,24 +63,24 @@ fn unpack_block<const WIDTH: usize>(data: &[u8], block: &mut Block) {
 
 /// Read `count` integers of `width` bits, 1 to 64, the first in the lowest bits.
 #[inline(always)]
-pub fn unpack(data: &[u8], width: usize, count: usize, mut each: impl FnMut(u64)) -> Read<()> {
+pub fn unpack(data: &[u8], width: usize, count: usize, mut take: impl FnMut(u64)) -> Read<()> {
     let nbytes = count.checked_mul(width).ok_or(GaveUp)?.div_ceil(8);
     ensure((1..=64).contains(&width) && nbytes <= data.len())?;
     match width {
         1 => {
             for (index, &byte) in data[..nbytes].iter().enumerate() {
                 for bit in 0..8.min(count - 8 * index) {
-                    each(u64::from(byte >> bit & 1));
+                    take(u64::from(byte >> bit & 1));
                 }
             }
         }
-        _ => unpack_bits(data, width, count, each),
+        _ => unpack_bits(data, width, count, take),
     }
     Ok(())
 }
 
 #[inline(always)]
-fn unpack_bits(data: &[u8], width: usize, count: usize, mut each: impl FnMut(u64)) {
+fn unpack_bits(data: &[u8], width: usize, count: usize, mut take: impl FnMut(u64)) {
     let mask = u64::MAX >> (64 - width);
     // Where a whole word, and a byte behind it, can be read.
     let whole = match width <= WORD_BITS {
@@ -90,7 +90,7 @@ fn unpack_bits(data: &[u8], width: usize, count: usize, mut each: impl FnMut(u64
     for index in 0..whole {
         let bit = index * width;
         let Some((word, _)) = data[bit / 8..].split_first_chunk::<8>() else { unreachable!() };
-        each(u64::from_le_bytes(*word) >> (bit % 8) & mask);
+        take(u64::from_le_bytes(*word) >> (bit % 8) & mask);
     }
     for index in whole..count {
         let bit = index * width;
@@ -98,7 +98,7 @@ fn unpack_bits(data: &[u8], width: usize, count: usize, mut each: impl FnMut(u64
         let rest = &data[bit / 8..];
         let size = rest.len().min(16);
         bytes[..size].copy_from_slice(&rest[..size]);
-        each((u128::from_le_bytes(bytes) >> (bit % 8)) as u64 & mask);
+        take((u128::from_le_bytes(bytes) >> (bit % 8)) as u64 & mask);
     }
 }
 
@@ -114,7 +114,7 @@ pub fn hybrid<'d>(
     mut data: &'d [u8],
     width: usize,
     count: usize,
-    mut each: impl FnMut(Run<'d>) -> Read<()>,
+    mut take: impl FnMut(Run<'d>) -> Read<()>,
 ) -> Read<()> {
     ensure(width <= 32)?;
     let mut left = count;
@@ -128,7 +128,7 @@ pub fn hybrid<'d>(
             used = length * width; // both fit 32 bits
             ensure(used <= data.len())?;
             let values = left.min(8 * length);
-            each(Run::Packed(data, values))?;
+            take(Run::Packed(data, values))?;
             left -= values;
         } else {
             used = width.div_ceil(8);
@@ -136,7 +136,7 @@ pub fn hybrid<'d>(
             let mut value = [0; 4];
             value[..used].copy_from_slice(bytes);
             let values = left.min(length);
-            each(Run::Equal(u32::from_le_bytes(value), values))?;
+            take(Run::Equal(u32::from_le_bytes(value), values))?;
             left -= values;
         }
         data = &data[used..];
@@ -163,12 +163,12 @@ mod tests {
     use crate::parquet::packing::{Runs, hybrid as put_hybrid, pack};
 
     fn unblocked(data: &[u8], width: usize, count: usize) -> Read<Vec<u64>> {
-        let mut found = Vec::new();
+        let mut unpacked = Vec::new();
         unpack_blocks(data, width, count, |block| {
-            found.extend(block.iter().map(|&value| u64::from(value)));
+            unpacked.extend(block.iter().map(|&value| u64::from(value)));
             Ok(())
         })?;
-        Ok(found)
+        Ok(unpacked)
     }
 
     #[test]
@@ -180,10 +180,11 @@ mod tests {
                 let values: Vec<u64> = (0..count).map(value).collect();
                 let mut out = Vec::new();
                 pack(&values, width, 8, &mut out);
-                let mut found = Vec::new();
+                let mut unpacked = Vec::new();
                 let nbytes = (values.len() * width).div_ceil(8);
-                unpack(&out[..nbytes], width, values.len(), |each| found.push(each)).unwrap();
-                assert_eq!(found, values, "{width} {count}");
+                unpack(&out[..nbytes], width, values.len(), |number| unpacked.push(number))
+                    .unwrap();
+                assert_eq!(unpacked, values, "{width} {count}");
                 let short = unpack(&out[..nbytes - 1], width, values.len(), |_| ());
                 assert_eq!(short, Err(GaveUp));
                 let blocks = unblocked(&out[..nbytes], width, values.len());
@@ -201,18 +202,18 @@ mod tests {
     }
 
     fn unhybrid(data: &[u8], width: usize, count: usize) -> Read<Vec<u32>> {
-        let mut found = Vec::new();
+        let mut unpacked = Vec::new();
         hybrid(data, width, count, |run| match run {
             Run::Equal(value, count) => {
-                found.resize(found.len() + count, value);
+                unpacked.resize(unpacked.len() + count, value);
                 Ok(())
             }
             Run::Packed(data, count) => unpack_blocks(data, width, count, |block| {
-                found.extend_from_slice(block);
+                unpacked.extend_from_slice(block);
                 Ok(())
             }),
         })?;
-        Ok(found)
+        Ok(unpacked)
     }
 
     #[test]

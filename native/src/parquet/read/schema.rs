@@ -103,8 +103,8 @@ impl Schema {
     pub fn new(elements: &[u8], fields: Vec<Field>) -> Read<Self> {
         let mut cursor = Cursor::new(elements, 0, MAX_ELEMENTS);
         let count = cursor.list(STRUCT)?;
-        let found = (0..count).map(|_| read_element(&mut cursor)).collect::<Read<Vec<_>>>()?;
-        let mut elements = found.iter();
+        let listed = (0..count).map(|_| read_element(&mut cursor)).collect::<Read<Vec<_>>>()?;
+        let mut elements = listed.iter();
         let root = elements.next().ok_or(GaveUp)?;
         ensure(root.physical_type.is_none() && root.children == fields.len())?;
         let (mut leaves, mut leaf_counts) = (Vec::new(), Vec::with_capacity(fields.len()));

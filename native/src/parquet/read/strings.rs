@@ -142,13 +142,13 @@ impl ByteStrings {
 fn read_lengths(data: &[u8], count: usize) -> Read<Vec<Range<usize>>> {
     let mut lengths = Vec::new();
     let mut at = delta::integers::<i32>(data, count, &mut lengths)?;
-    let mut found = Vec::with_capacity(lengths.len());
+    let mut ranges = Vec::with_capacity(lengths.len());
     for length in lengths {
         let end = at + usize::try_from(length).map_err(|_| GaveUp)?;
         ensure(end <= data.len())?;
-        found.push(at..end);
+        ranges.push(at..end);
         at = end;
     }
     ensure(at == data.len())?;
-    Ok(found)
+    Ok(ranges)
 }

@@ -166,8 +166,8 @@ fn what_is_written_is_read() {
         [Compression::None, Compression::Snappy, Compression::Lz4Raw, Compression::Zstd]
     {
         let file = example.file(compression);
-        let found = example.read(&file, 1 << 20).unwrap();
-        assert_eq!(all(&found), all(&example.leaves));
+        let leaves = example.read(&file, 1 << 20).unwrap();
+        assert_eq!(all(&leaves), all(&example.leaves));
     }
 }
 

@@ -73,8 +73,8 @@ impl<'d> Cursor<'d> {
 
     /// The number of elements of a list, which follow and have this type.
     pub fn list(&mut self, element: u8) -> Read<usize> {
-        let (found, count) = self.list_head()?;
-        ensure(count == 0 || found == element)?;
+        let (element_type, count) = self.list_head()?;
+        ensure(count == 0 || element_type == element)?;
         Ok(count)
     }
 
@@ -140,10 +140,10 @@ mod tests {
             fields.i64(9, i64::MIN);
             fields.i32s(10, &[0; 20]);
         });
-        let mut found = Vec::new();
+        let mut headers = Vec::new();
         let mut cursor = Cursor::new(&out, 0, 20);
         let read = cursor.structure(|fields, id, field| {
-            found.push((id, field));
+            headers.push((id, field));
             match id {
                 1 => ensure(fields.i32()? == -1),
                 9 => ensure(fields.i64()? == i64::MIN),
@@ -156,7 +156,7 @@ mod tests {
         });
         assert_eq!(read, Ok(()));
         assert_eq!(cursor.at, out.len());
-        assert_eq!(found, [(1, I32), (7, STRUCT), (9, I64), (10, LIST)]);
+        assert_eq!(headers, [(1, I32), (7, STRUCT), (9, I64), (10, LIST)]);
         assert_eq!(Cursor::new(&out, 0, 19).skip(STRUCT), Err(GaveUp));
         for end in 0..out.len() {
             assert_eq!(Cursor::new(&out[..end], 0, 20).skip(STRUCT), Err(GaveUp));

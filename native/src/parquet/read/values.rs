@@ -132,7 +132,7 @@ pub fn indices(
     data: &[u8],
     count: usize,
     entries: usize,
-    mut each: impl FnMut(Indices<'_>),
+    mut take: impl FnMut(Indices<'_>),
 ) -> Read<()> {
     let Some((&width, runs)) = data.split_first() else {
         return ensure(count == 0);
@@ -142,13 +142,13 @@ pub fn indices(
     hybrid(runs, width, count, |run| match run {
         Run::Equal(index, length) => {
             ensure((index as usize) < entries)?;
-            each(Indices::Equal(index, length));
+            take(Indices::Equal(index, length));
             Ok(())
         }
         Run::Packed(packed, length) => unpack_blocks(packed, width, length, |block| {
             let greatest = block.iter().fold(0, |greatest, &index| index.max(greatest));
             ensure((greatest as usize) < entries)?;
-            each(Indices::Each(block));
+            take(Indices::Each(block));
             Ok(())
         }),
     })
@@ -344,8 +344,8 @@ mod tests {
         for (encoding, data) in
             [(PLAIN, data), (DELTA_LENGTH_BYTE_ARRAY, delta_lengths), (DELTA_BYTE_ARRAY, suffixes)]
         {
-            let found = read(&shape, None, &[(encoding, &data, 5), (encoding, &data, 5)]).unwrap();
-            assert_eq!(strings(&found), [STRINGS, STRINGS].concat());
+            let values = read(&shape, None, &[(encoding, &data, 5), (encoding, &data, 5)]).unwrap();
+            assert_eq!(strings(&values), [STRINGS, STRINGS].concat());
             assert!(read(&shape, None, &[(encoding, &data, 4)]).is_err());
             assert!(read(&shape, None, &[(encoding, &data, 6)]).is_err());
             for end in 0..data.len() {
@@ -361,9 +361,9 @@ mod tests {
         let indices = indices_of(&[4, 0, 0, 1], 5);
         let more = plain(&[b"more", b"abc"]);
         let pages = [(RLE_DICTIONARY, &indices[..], 4), (PLAIN, &more[..], 2)];
-        let found = read(&shape, Some((&dictionary, 5)), &pages).unwrap();
+        let values = read(&shape, Some((&dictionary, 5)), &pages).unwrap();
         let expected: [&[u8]; 6] = [b"\xc3\xa9", b"", b"", b"abcdefghij", b"more", b"abc"];
-        assert_eq!(strings(&found), expected);
+        assert_eq!(strings(&values), expected);
     }
 
     #[test]
@@ -374,8 +374,9 @@ mod tests {
             let packed = indices_of(&[0, 1, 2, last], 8);
             let run = indices_of(&[last; 20], 8);
             for (data, count) in [(packed, 4), (run, 20)] {
-                let found = read(&shape, Some((&dictionary, 4)), &[(RLE_DICTIONARY, &data, count)]);
-                assert_eq!(found.is_ok(), last == 3);
+                let result =
+                    read(&shape, Some((&dictionary, 4)), &[(RLE_DICTIONARY, &data, count)]);
+                assert_eq!(result.is_ok(), last == 3);
             }
         }
         assert!(read(&shape, None, &[(RLE_DICTIONARY, &[1, 3, 0], 1)]).is_err());
@@ -403,8 +404,8 @@ mod tests {
             (PLAIN, &data[..], 2),
             (DELTA_BINARY_PACKED, &deltas[..], 2),
         ];
-        let Ok(Values::I32(found)) = read(&shape, Some((&data, 2)), &pages) else { panic!() };
-        assert_eq!(found, [-1, 7, -1, 7, -1, 5, 3]);
+        let Ok(Values::I32(numbers)) = read(&shape, Some((&data, 2)), &pages) else { panic!() };
+        assert_eq!(numbers, [-1, 7, -1, 7, -1, 5, 3]);
         let small = LeafShape { allowed: Allowed::Int(-1, 6), ..shape };
         assert!(read(&small, None, &[(PLAIN, &data, 2)]).is_err());
         assert!(read(&small, None, &[(PLAIN, &data[..7], 2)]).is_err());
@@ -417,13 +418,13 @@ mod tests {
         let runs = [2, 0, 0, 0, 3, 0b101];
         let pages = [(PLAIN, &[0b110u8][..], 3), (RLE, &runs[..], 3)];
         let Ok(Values::Bool(bits)) = read(&bools, None, &pages) else { panic!() };
-        let found: Vec<bool> = (0..bits.len()).map(|bit| bits.get(bit)).collect();
-        assert_eq!(found, [false, true, true, true, false, true]);
+        let flags: Vec<bool> = (0..bits.len()).map(|bit| bits.get(bit)).collect();
+        assert_eq!(flags, [false, true, true, true, false, true]);
         let fixed = shape(PhysicalType::FixedLenByteArray, false);
         let indices = indices_of(&[1, 1, 0], 2);
         let pages = [(RLE_DICTIONARY, &indices[..], 3), (PLAIN, &b"xy"[..], 1)];
-        let found = read(&fixed, Some((b"abcd", 2)), &pages);
-        let Ok(Values::Fixed { bytes, .. }) = found else { panic!() };
+        let values = read(&fixed, Some((b"abcd", 2)), &pages);
+        let Ok(Values::Fixed { bytes, .. }) = values else { panic!() };
         assert_eq!(bytes, b"cdcdabxy");
         assert!(read(&fixed, None, &[(PLAIN, b"abc", 1)]).is_err());
     }

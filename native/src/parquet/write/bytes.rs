@@ -154,7 +154,7 @@ fn next(start: &[u8], order: Order) -> Option<Vec<u8>> {
         return Some([&start[..last], &[start[last] + 1]].concat());
     }
     let text = std::str::from_utf8(start).ok()?;
-    let (at, last) = text.char_indices().rfind(|&(_, each)| each < char::MAX)?;
+    let (at, last) = text.char_indices().rfind(|&(_, character)| character < char::MAX)?;
     // No surrogate is a character.
     let after = (last as u32 + 1..).find_map(char::from_u32)?;
     Some(format!("{}{after}", &text[..at]).into_bytes())
@@ -341,15 +341,15 @@ mod tests {
         assert_eq!(bounds(&[&long]), Some((cut, above)));
         assert_eq!(bounds(&[&[&[7], &[0xFF; 64][..]].concat()]).unwrap().1, [8]);
         assert_eq!(bounds(&[&[0xFF; 65]]), None);
-        let found = extremes([&long[..], b"c"].into_iter(), Order::Bytes).unwrap();
-        assert_eq!((found.min_is_exact, found.max_is_exact), (false, true));
+        let long_bounds = extremes([&long[..], b"c"].into_iter(), Order::Bytes).unwrap();
+        assert_eq!((long_bounds.min_is_exact, long_bounds.max_is_exact), (false, true));
     }
 
     #[test]
     fn texts_are_cut_between_characters() {
         let of = |text: String| {
             let bounds = extremes([text.as_bytes()].into_iter(), Order::Text)?;
-            Some([bounds.min, bounds.max].map(|each| String::from_utf8(each).unwrap()))
+            Some([bounds.min, bounds.max].map(|bound| String::from_utf8(bound).unwrap()))
         };
         let (a, most) = ("a".repeat(63), char::MAX.to_string());
         assert_eq!(of(format!("{a}ü")), Some([a.clone(), format!("{}b", &a[1..])]));

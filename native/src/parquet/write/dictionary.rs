@@ -70,11 +70,11 @@ pub fn of_numbers<N: Number>(values: &[N], most: usize, scratch: &mut Scratch) -
     }
     let hash = |value: &N| strings::fold(value.bits(), 0x9E37_79B9_7F4A_7C15);
     let is_equal = |a: &N, b: &N| a.bits() == b.bits();
-    let found = hashed(values.iter().copied(), most, scratch, hash, is_equal)?;
-    let mut order: Vec<_> = found.iter().map(|value| value.rank()).zip(0..).collect();
+    let distinct = hashed(values.iter().copied(), most, scratch, hash, is_equal)?;
+    let mut order: Vec<_> = distinct.iter().map(|value| value.rank()).zip(0..).collect();
     order.sort_unstable_by_key(|(rank, _)| *rank);
     scratch.rank(&order);
-    Some(order.into_iter().map(|(_, number)| found[number as usize]).collect())
+    Some(order.into_iter().map(|(_, number)| distinct[number as usize]).collect())
 }
 
 /// The least number, and how far the greatest is from it: if all are whole, and that is less than
@@ -107,16 +107,16 @@ fn of_range<N: Number>(
     table.clear();
     table.resize(size, 0);
     values.iter().for_each(|value| table[place(value)] = 1);
-    let mut found = Vec::new();
+    let mut distinct = Vec::new();
     for (i, entry) in table.iter_mut().enumerate().filter(|(_, entry)| **entry > 0) {
-        *entry = found.len() as u32;
-        found.push(N::from_whole(least.wrapping_add(i as i64)));
+        *entry = distinct.len() as u32;
+        distinct.push(N::from_whole(least.wrapping_add(i as i64)));
     }
-    if found.len() > most {
+    if distinct.len() > most {
         return None;
     }
-    indices.set(found.len(), values.iter().map(|value| table[place(value)]));
-    Some(found)
+    indices.set(distinct.len(), values.iter().map(|value| table[place(value)]));
+    Some(distinct)
 }
 
 /// Find the distinct byte strings.
@@ -126,10 +126,10 @@ pub fn of_bytes<'a>(
     scratch: &mut Scratch,
 ) -> Option<Vec<&'a [u8]>> {
     let is_equal = |a: &&[u8], b: &&[u8]| strings::is_equal(a, b);
-    let found = hashed(values, most, scratch, |value| strings::hash(value), is_equal)?;
-    let order = sorted_bytes(0..found.len() as u32, |number| found[number as usize]);
+    let distinct = hashed(values, most, scratch, |value| strings::hash(value), is_equal)?;
+    let order = sorted_bytes(0..distinct.len() as u32, |number| distinct[number as usize]);
     scratch.rank(&order);
-    Some(order.into_iter().map(|(_, number)| found[number as usize]).collect())
+    Some(order.into_iter().map(|(_, number)| distinct[number as usize]).collect())
 }
 
 /// Return the distinct values in the order in which they come, and number each value by them.
@@ -140,7 +140,7 @@ fn hashed<V: Copy>(
     hash: impl Fn(&V) -> u64,
     is_equal: impl Fn(&V, &V) -> bool,
 ) -> Option<Vec<V>> {
-    let mut found = Vec::new();
+    let mut distinct = Vec::new();
     let Scratch { numbers, table, .. } = scratch;
     numbers.clear();
     table.clear();
@@ -153,26 +153,26 @@ fn hashed<V: Copy>(
             if entry == 0 {
                 break None;
             }
-            if is_equal(&found[entry as usize - 1], &value) {
+            if is_equal(&distinct[entry as usize - 1], &value) {
                 break Some(entry - 1);
             }
             slot = (slot + 1) & mask;
         };
         let number = match number {
             Some(number) => number,
-            None if found.len() == most => return None,
+            None if distinct.len() == most => return None,
             None => {
-                found.push(value);
-                table[slot] = found.len() as u32;
-                if 2 * found.len() > table.len() {
-                    grow(table, found.iter().map(&hash));
+                distinct.push(value);
+                table[slot] = distinct.len() as u32;
+                if 2 * distinct.len() > table.len() {
+                    grow(table, distinct.iter().map(&hash));
                 }
-                found.len() as u32 - 1
+                distinct.len() as u32 - 1
             }
         };
         numbers.push(number);
     }
-    Some(found)
+    Some(distinct)
 }
 
 #[cold]
@@ -252,10 +252,10 @@ mod tests {
     fn check<N: Number + std::fmt::Debug>(values: &[N], distinct: usize) {
         let mut scratch = Scratch::default();
         assert!(distinct == 0 || of_numbers(values, distinct - 1, &mut scratch).is_none());
-        let found = of_numbers(values, distinct, &mut scratch).unwrap();
-        assert_eq!(found.len(), distinct);
+        let dictionary = of_numbers(values, distinct, &mut scratch).unwrap();
+        assert_eq!(dictionary.len(), distinct);
         let read: Vec<u64> =
-            scratch.indices.iter().map(|index| found[index as usize].bits()).collect();
+            scratch.indices.iter().map(|index| dictionary[index as usize].bits()).collect();
         assert_eq!(read, values.iter().map(|value| value.bits()).collect::<Vec<_>>());
     }
 
@@ -278,14 +278,14 @@ mod tests {
     fn dictionaries_are_sorted() {
         let mut scratch = Scratch::default();
         for far in [7, i64::MAX] {
-            let found = of_numbers(&[far, -3, far, 0], 9, &mut scratch).unwrap();
-            assert_eq!((found, all(&scratch)), (vec![-3, 0, far], vec![2, 0, 2, 1]));
-            let found = of_numbers(&[far as f64, -3.0, 0.0], 9, &mut scratch).unwrap();
-            assert_eq!((found, all(&scratch)), (vec![-3.0, 0.0, far as f64], vec![2, 0, 1]));
+            let dictionary = of_numbers(&[far, -3, far, 0], 9, &mut scratch).unwrap();
+            assert_eq!((dictionary, all(&scratch)), (vec![-3, 0, far], vec![2, 0, 2, 1]));
+            let dictionary = of_numbers(&[far as f64, -3.0, 0.0], 9, &mut scratch).unwrap();
+            assert_eq!((dictionary, all(&scratch)), (vec![-3.0, 0.0, far as f64], vec![2, 0, 1]));
         }
         let values = [&b"b"[..], b"", b"12345678a", b"b", b"12345678"];
-        let found = of_bytes(values.into_iter(), 9, &mut scratch).unwrap();
-        assert_eq!(found, [&b""[..], b"12345678", b"12345678a", b"b"]);
+        let dictionary = of_bytes(values.into_iter(), 9, &mut scratch).unwrap();
+        assert_eq!(dictionary, [&b""[..], b"12345678", b"12345678a", b"b"]);
         assert_eq!(all(&scratch), [3, 0, 2, 3, 1]);
     }
 
@@ -293,8 +293,8 @@ mod tests {
     fn what_is_stored_and_unused_is_left_out() {
         let mut scratch = Scratch::default();
         let stored = Strings::from_parts(b"edcba".to_vec(), vec![1, 2, 3, 4, 5], Some(vec![]));
-        let found = of_stored(&[4, 2, 4], &stored, 2, &mut scratch);
-        assert_eq!(found, Some(vec![&b"a"[..], b"c"]));
+        let dictionary = of_stored(&[4, 2, 4], &stored, 2, &mut scratch);
+        assert_eq!(dictionary, Some(vec![&b"a"[..], b"c"]));
         assert_eq!(all(&scratch), [0, 1, 0]);
         assert_eq!(of_stored(&[4, 2, 4], &stored, 1, &mut scratch), None);
     }

@@ -113,9 +113,9 @@ fn put_meta_data(fields: &mut Struct<'_>, chunk: &ColumnChunk<'_>) {
     }
 }
 
-fn put_statistics(fields: &mut Struct<'_>, found: &Statistics) {
-    fields.i64(statistics::NULL_COUNT, found.nulls);
-    if let Some(bounds) = &found.bounds {
+fn put_statistics(fields: &mut Struct<'_>, chunk_statistics: &Statistics) {
+    fields.i64(statistics::NULL_COUNT, chunk_statistics.nulls);
+    if let Some(bounds) = &chunk_statistics.bounds {
         fields.binary(statistics::MAX_VALUE, &bounds.max);
         fields.binary(statistics::MIN_VALUE, &bounds.min);
         if !bounds.max_is_exact {

@@ -52,8 +52,8 @@ fn check_file(seed: u64) {
     for rows in [0..rows, 0..cut, cut..rows] {
         let file = writer.write(&[Source::Leaf(&leaf)], rows.clone(), &[]).unwrap();
         let expected = Slots::of(&leaf, rows.clone());
-        let found = shape.read(Bytes::from(file.to_vec()), rows.len());
-        assert!(found == expected, "seed {seed}, rows {rows:?}");
+        let slots = shape.read(Bytes::from(file.to_vec()), rows.len());
+        assert!(slots == expected, "seed {seed}, rows {rows:?}");
     }
 }
 
