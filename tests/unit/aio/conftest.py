@@ -22,6 +22,6 @@ def no_thread_is_left() -> Any:
     """Every test ends with the threads it began with."""
     before = set(threading.enumerate())
     yield
-    for each in set(threading.enumerate()) - before:
-        each.join(60)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
     assert set(threading.enumerate()) <= before

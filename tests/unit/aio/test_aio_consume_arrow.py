@@ -29,9 +29,9 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 @pytest.fixture
 def kafka() -> FakeKafka:
-    found = FakeKafka()
-    found.create_topic("t")
-    return found
+    fake = FakeKafka()
+    fake.create_topic("t")
+    return fake
 
 
 @asynccontextmanager
@@ -103,11 +103,11 @@ async def test_cancelled_with_its_rows_there_it_has_taken_nothing(kafka) -> None
     calls: list[asyncio.Task[Any]] = []
 
     def cancelled(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = CancellableConsumer.find_table(self, *args, **kwargs)
+        found_table = CancellableConsumer.find_table(self, *args, **kwargs)
         if calls:
             task = calls.pop()
             task.get_loop().call_soon_threadsafe(task.cancel)
-        return found
+        return found_table
 
     async with consuming(kafka, {"find_table": cancelled}) as consumer:
         for expected in (3, SegmentError):
@@ -127,9 +127,9 @@ async def test_closed_while_it_waits_it_says_so(kafka) -> None:
         reader = asyncio.create_task(consumer.arrow_reader())
         await asyncio.sleep(0)
         await consumer.close()
-        for each in (table, reader):
+        for task in (table, reader):
             with pytest.raises(RuntimeError, match="closed"):
-                await each
+                await task
 
 
 async def test_what_a_callback_raised_comes_first(kafka) -> None:

@@ -53,7 +53,7 @@ def make(kafka: FakeKafka) -> Any:
             "columnar.encoding": "parquet",
         }
         made: AIOConsumer = on_memory(
-            settings | {key.replace("__", "."): each for key, each in config.items()},
+            settings | {key.replace("__", "."): value for key, value in config.items()},
             executor=executor,
         )
         return made
@@ -111,21 +111,23 @@ def test_it_has_the_methods_of_confluent_kafkas_and_those_for_segments() -> None
 @pytest.mark.parametrize("name", ["poll", "consume", "poll_segment", "subscribe"])
 def test_a_method_has_the_arguments_of_consumers(name: str) -> None:
     ours, wrapped = (
-        inspect.signature(getattr(each, name)).parameters for each in (AIOConsumer, Consumer)
+        inspect.signature(getattr(cls, name)).parameters for cls in (AIOConsumer, Consumer)
     )
     assert list(ours) == list(wrapped)
     if name != "subscribe":  # what stands for "not given" is each module's own
-        assert [our.default for our in ours.values()] == [each.default for each in wrapped.values()]
+        assert [our.default for our in ours.values()] == [
+            parameter.default for parameter in wrapped.values()
+        ]
 
 
 def test_its_constructor_has_the_arguments_of_confluent_kafkas() -> None:
     ours, stock = (
-        inspect.signature(each).parameters
-        for each in (AIOConsumer, confluent_kafka.aio.AIOConsumer)
+        inspect.signature(cls).parameters for cls in (AIOConsumer, confluent_kafka.aio.AIOConsumer)
     )
     changed = {"max_workers": 100} if not IS_2_16 else {}  # it was 2 in confluent-kafka's
     assert [(our.name, our.default) for our in ours.values()] == [
-        (each.name, changed.get(each.name, each.default)) for each in stock.values()
+        (parameter.name, changed.get(parameter.name, parameter.default))
+        for parameter in stock.values()
     ]
 
 
@@ -152,7 +154,7 @@ def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
         with pytest.raises(ValueError, match="max_workers must be at least 1"):
             cls(dict(NOWHERE), max_workers=0)
         consumer = cls({**NOWHERE, **own}, max_workers=1)
-        found = [
+        errors = [
             await refused(call)
             for call in (
                 lambda: consumer.poll("x"),
@@ -169,7 +171,7 @@ def test_what_it_refuses_it_refuses_as_confluent_kafkas(kind: str) -> None:
         ]
         await consumer.close()
         return [
-            *[each[0] for each in found],
+            *[error[0] for error in errors],
             await refused(lambda: consumer.poll(0)),
             await refused(consumer.assignment),
             # Before 2.16 confluent-kafka's may be closed again.
@@ -244,7 +246,7 @@ async def test_records_come_as_the_consumers_do(kafka: FakeKafka, make: Any, row
         await consumer.subscribe(["t"])
         one = await consumer.poll(60)
         six = await consumer.consume(10, timeout=0.3)
-        assert [number(each) for each in [one, *six]] == list(range(7))
+        assert [number(message) for message in [one, *six]] == list(range(7))
         assert one.offset() == (pack(0, 0, 3) if rows else pack(0))
         assert await consumer.poll(0) is None
         [at] = await consumer.position([place()])
@@ -308,7 +310,7 @@ async def test_calls_made_at_once_run_in_their_order(kafka: FakeKafka, make: Any
         )
         await asyncio.to_thread(send, kafka, *range(5))
         messages = await asyncio.gather(*polls)
-        assert [number(each) for each in messages] == list(range(5))
+        assert [number(message) for message in messages] == list(range(5))
         assert (await position)[0].offset == messages[-1].offset() + 1
 
 
@@ -380,7 +382,7 @@ async def test_what_a_cancelled_consume_had_taken_is_not_committed(
     async with make() as consumer:
         await consumer.subscribe(["t", "u"])
         again = await consumer.consume(7, 60)
-        assert {(each.topic(), number(each)) for each in again} == {
+        assert {(message.topic(), number(message)) for message in again} == {
             (topic, n) for topic in ("t", "u") for n in range(4)
         } - {(one.topic(), 0)}
 
@@ -395,17 +397,17 @@ async def test_what_was_taken_of_a_partition_that_is_gone_comes_all_the_same(
     gated = gate.over["consume"]
 
     def taken_away(consumer: Any, *args: Any) -> Any:
-        shut, found = gate.shut, gated(consumer, *args)
+        shut, messages = gate.shut, gated(consumer, *args)
         if shut:
             consumer.unassign()
-        return found
+        return messages
 
     async with make({"consume": taken_away}) as consumer:
         await consumer.assign([place()])
         await gate.cancel(consumer.consume(4, 60))
         assert [at.offset for at in await consumer.committed([place()])] == [pack(1, 1, 2)]
-        found = [*await consumer.consume(3, 60), await consumer.poll()]
-        assert [number(each) for each in found] == [0, 1, 2, 3]
+        messages = [*await consumer.consume(3, 60), await consumer.poll()]
+        assert [number(message) for message in messages] == [0, 1, 2, 3]
         assert await consumer.consume(1, 0) == []
 
 
@@ -418,8 +420,8 @@ async def test_what_a_cancelled_poll_segment_had_taken_comes_again(
     async with make(gate.over) as consumer:
         await consumer.subscribe(["t"])
         await gate.cancel(consumer.poll_segment())
-        found = [await consumer.poll_segment() for _ in range(2)]
-        assert [each.kafka_offset for each in found] == [0, 1]
+        segments = [await consumer.poll_segment() for _ in range(2)]
+        assert [segment.kafka_offset for segment in segments] == [0, 1]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -430,20 +432,20 @@ def test_whenever_a_call_is_cancelled_nothing_is_lost_and_nothing_comes_twice(
     chance = random.Random(1)
 
     async def main() -> list[int]:
-        found: list[Any] = []
+        messages: list[Any] = []
         async with make(columnar__encoding=encoding) as consumer:
             await consumer.subscribe(["t"])
-            while len(found) < 300:
+            while len(messages) < 300:
                 task = asyncio.create_task(consumer.consume(chance.randint(1, 9), 0.01))
                 for _ in range(chance.randint(0, 40)):
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.wait([task])
                 if not task.cancelled():
-                    found += task.result()
+                    messages += task.result()
                 if chance.random() < 0.2:  # so that some are not cancelled
-                    found += await consumer.consume(1, 1)
-        return [number(each) for each in found]
+                    messages += await consumer.consume(1, 1)
+        return [number(message) for message in messages]
 
     assert run_coroutine(main) == list(range(300))
 
@@ -459,7 +461,7 @@ async def test_what_a_cancelled_consume_had_taken_is_not_committed_while_it_wait
             await asyncio.wait_for(consumer.consume(1000), 0.5)
     async with make() as another:
         await another.subscribe(["t"])
-        assert [number(each) for each in await another.consume(3, 60)] == [0, 1, 2]
+        assert [number(message) for message in await another.consume(3, 60)] == [0, 1, 2]
 
 
 async def test_a_timeout_around_poll_is_one(kafka: FakeKafka, make: Any) -> None:
@@ -494,10 +496,10 @@ async def test_rebalance_callbacks_run_on_the_loop_with_this_consumer(
     async with make() as consumer:
         await consumer.subscribe(["t"], on_assign=note("assign"), on_revoke=note("revoke"))
         assert number(await consumer.poll()) == 1
-    assert [each[0] for each in told] == ["assign", "revoke"]
-    assert all(each[1] is consumer for each in told)
-    assert [[at.topic for at in each[2]] for each in told] == [["t"], ["t"]]
-    assert {each[3] for each in told} == {threading.get_ident()}
+    assert [call[0] for call in told] == ["assign", "revoke"]
+    assert all(call[1] is consumer for call in told)
+    assert [[at.topic for at in call[2]] for call in told] == [["t"], ["t"]]
+    assert {call[3] for call in told} == {threading.get_ident()}
 
 
 async def test_a_callback_may_call_its_consumer_with_one_worker_only(
@@ -510,8 +512,8 @@ async def test_a_callback_may_call_its_consumer_with_one_worker_only(
         for partition in partitions:
             partition.offset = pack(1, 0, 2)
         await consumer.assign(partitions)
-        _, found = await asyncio.gather(consumer.pause(partitions), consumer.assignment())
-        assert found == partitions
+        _, assignment = await asyncio.gather(consumer.pause(partitions), consumer.assignment())
+        assert assignment == partitions
         await consumer.resume(partitions)
 
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
@@ -576,10 +578,10 @@ async def test_what_is_raised_when_records_were_taken_comes_with_the_next_call(m
     taken = iter([["a"], LookupError("mine"), ["b", "c"]])
 
     def consume(*_: Any) -> Any:
-        found = next(taken)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        outcome = next(taken)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async with make({"consume": consume}) as consumer:
         assert await consumer.consume(3) == ["a"]
@@ -680,8 +682,8 @@ async def test_close_commits_what_was_handed_out(kafka: FakeKafka, make: Any) ->
     for expected in ([0, 1], [2, 3, 4]):
         async with make() as consumer:
             await consumer.subscribe(["t"])
-            found = await consumer.consume(len(expected), 10)
-            assert [number(each) for each in found] == expected
+            messages = await consumer.consume(len(expected), 10)
+            assert [number(message) for message in messages] == expected
 
 
 async def test_close_ends_who_waits(make: Any) -> None:
@@ -690,8 +692,8 @@ async def test_close_ends_who_waits(make: Any) -> None:
     waiting = [asyncio.create_task(consumer.poll()) for _ in range(2)]
     await asyncio.sleep(0)
     await consumer.close()
-    found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [str(each) for each in found] == ["Consumer closed"] * 2
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [str(error) for error in errors] == ["Consumer closed"] * 2
 
 
 async def test_close_waits_for_nobody_elses_work_in_its_threads(make: Any) -> None:

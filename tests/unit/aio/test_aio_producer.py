@@ -39,7 +39,7 @@ def make(kafka: FakeKafka) -> Any:
         on_memory = type("OnMemory", (AIOProducer,), {"_producer_class": inner})
         settings = {"columnar.encoding": "parquet", "columnar.linger.ms": 20}
         made: AIOProducer = on_memory(
-            settings | {key.replace("__", "."): each for key, each in config.items()}
+            settings | {key.replace("__", "."): value for key, value in config.items()}
         )
         return made
 
@@ -53,8 +53,8 @@ def numbers(kafka: FakeKafka, topic: str = "t") -> list[Any]:
 def code(future: asyncio.Future[Any]) -> int:
     error = future.exception()
     assert isinstance(error, KafkaException)
-    found: int = error.args[0].code()
-    return found
+    number: int = error.args[0].code()
+    return number
 
 
 # --- the surface ----------------------------------------------------------------------------------
@@ -145,9 +145,9 @@ async def test_a_row_that_does_not_fit_fails_its_future_alone(kafka: FakeKafka, 
         await producer.set_schema("t", SCHEMA)
         rows = [{"n": 1}, {"m": 1}, {"n": 1 << 70}, {"n": 2}]
         futures = [await producer.produce("t", row) for row in rows]
-        found = await asyncio.gather(*futures, return_exceptions=True)
-        assert [each.value() for each in (found[0], found[3])] == [{"n": 1}, {"n": 2}]
-        assert isinstance(found[1], RowError)
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        assert [message.value() for message in (outcomes[0], outcomes[3])] == [{"n": 1}, {"n": 2}]
+        assert isinstance(outcomes[1], RowError)
         assert code(futures[2]) == KafkaError._VALUE_SERIALIZATION
         with pytest.raises(TypeError):
             await producer.produce("t", object())
@@ -160,7 +160,7 @@ async def test_what_the_broker_refuses_fails_the_futures(kafka: FakeKafka, make:
         kafka.fail_next(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
         futures = [await producer.produce("t", {"n": n}) for n in range(2)]
         await producer.flush()
-        assert {code(each) for each in futures} == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+        assert {code(future) for future in futures} == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
         unknown = await producer.produce("t", {"n": 1}, partition=7)
         await producer.flush()
         assert code(unknown) == KafkaError._UNKNOWN_PARTITION
@@ -173,7 +173,7 @@ async def test_a_cancelled_future_changes_nothing_sent(kafka: FakeKafka, make: A
         futures = [await producer.produce("t", {"n": n}) for n in range(3)]
         futures[1].cancel()
         await producer.flush()
-        assert [each.cancelled() for each in futures] == [False, True, False]
+        assert [future.cancelled() for future in futures] == [False, True, False]
         assert futures[2].result().value() == {"n": 2}
     assert numbers(kafka) == [0, 1, 2]
 
@@ -225,7 +225,7 @@ async def test_produce_waits_for_room_and_who_waits_is_served_in_order(
         kafka.release()
         futures = await asyncio.gather(*tasks)
         messages = await asyncio.gather(*futures)
-        assert [each.value()["n"] for each in messages] == list(range(10))
+        assert [message.value()["n"] for message in messages] == list(range(10))
     assert numbers(kafka) == list(range(10))
 
 
@@ -258,7 +258,7 @@ async def test_who_is_cancelled_while_it_waits_for_room_is_not_taken(
         tasks[2].cancel()
         kafka.release()
         await (await tasks[3])
-        assert [each.cancelled() for each in tasks] == [False, True, True, False]
+        assert [task.cancelled() for task in tasks] == [False, True, True, False]
     assert numbers(kafka) == [0, 3]
 
 
@@ -302,7 +302,7 @@ def test_reports_of_many_records_are_few_wake_ups(kafka: FakeKafka, make: Any) -
 
             loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
             await producer.flush()
-            assert all(each.done() for each in futures)
+            assert all(future.done() for future in futures)
             assert sum(wakes.values()) < 500
 
     run_coroutine(main)
@@ -368,7 +368,7 @@ async def test_a_delivery_callback_that_raises_harms_no_future(make: Any) -> Non
             await producer.produce("t", {"n": n}, on_delivery=lambda *_: 1 / 0) for n in range(3)
         ]
         await asyncio.gather(*futures)
-    assert [type(each["exception"]) for each in told] == [ZeroDivisionError] * 3
+    assert [type(context["exception"]) for context in told] == [ZeroDivisionError] * 3
 
 
 async def test_an_async_delivery_callback_may_produce_flush_and_close(
@@ -543,7 +543,7 @@ async def test_flush_sends_and_waits_no_longer_than_it_may(kafka: FakeKafka, mak
         assert len(producer) == 3
         kafka.release()
         assert await producer.flush() == 0
-        assert all(each.done() for each in futures)
+        assert all(future.done() for future in futures)
         assert len(producer) == 0
 
 
@@ -565,7 +565,7 @@ async def test_what_is_purged_fails_its_futures(kafka: FakeKafka, make: Any) -> 
         futures = [await producer.produce("t", {"n": n}) for n in range(3)]
         await producer.purge()
         await asyncio.wait(futures)
-        assert {code(each) for each in futures} == {KafkaError._PURGE_QUEUE}
+        assert {code(future) for future in futures} == {KafkaError._PURGE_QUEUE}
     assert numbers(kafka) == []
 
 
@@ -615,7 +615,7 @@ async def test_close_sends_what_is_outstanding_and_its_futures_are_done(
     assert not done
     kafka.release()
     await asyncio.gather(*closing)
-    assert [each.result().value() for each in futures] == [{"n": n} for n in range(3)]
+    assert [future.result().value() for future in futures] == [{"n": n} for n in range(3)]
     with pytest.raises(RuntimeError, match="closed"):
         await flushing
     assert numbers(kafka) == [0, 1, 2]

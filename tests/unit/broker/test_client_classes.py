@@ -91,10 +91,10 @@ def traced_by_wrapper(stock: type, methods: list[str], calls: Calls) -> type:
 
     made = type("Traced", (stock,), {})
     for name in methods:
-        found = next(vars(base)[name] for base in stock.__mro__ if name in vars(base))
-        setattr(made, name, Wrapper(found, functools.partial(see, calls, name)))
-    found = next(vars(base)["__init__"] for base in stock.__mro__ if "__init__" in vars(base))
-    made.__init__ = Wrapper(found, init)  # type: ignore[misc,assignment]
+        original = next(vars(base)[name] for base in stock.__mro__ if name in vars(base))
+        setattr(made, name, Wrapper(original, functools.partial(see, calls, name)))
+    original = next(vars(base)["__init__"] for base in stock.__mro__ if "__init__" in vars(base))
+    made.__init__ = Wrapper(original, init)  # type: ignore[misc,assignment]
     return made
 
 
@@ -189,8 +189,8 @@ def test_a_deserializing_consumer_commits_positions(
     reader = consumer(embedded, topic, columnar_kafka.DeserializingConsumer)
     first = reader.poll(30)
     reader.commit(first, asynchronous=False)
-    found = reader.committed([confluent_kafka.TopicPartition(topic, 0)])[0]
-    assert found.offset == first.offset() + 1
+    committed = reader.committed([confluent_kafka.TopicPartition(topic, 0)])[0]
+    assert committed.offset == first.offset() + 1
     reader.close()
     assert calls == [("poll", 30), ("commit", first)]
 

@@ -22,8 +22,10 @@ class Client:
         if self.code is not None:
             raise KafkaException(KafkaError(self.code))
         return [
-            TopicPartition(each.topic, each.partition, 10 * each.partition + each.offset)
-            for each in reversed(asked)
+            TopicPartition(
+                partition.topic, partition.partition, 10 * partition.partition + partition.offset
+            )
+            for partition in reversed(asked)
         ]
 
 

@@ -73,14 +73,14 @@ def conformed(data: Any, schema: Any, **options: Any) -> ArrowRows:
 
 def rows(data: Any, schema: Any, **options: Any) -> list[dict[str, Any]]:
     """Conform, check the result, and return its rows."""
-    found = conformed(data, schema, **options)
+    arrow_rows = conformed(data, schema, **options)
     arrow = RecordSchema.parse(schema).arrow
-    assert found.columns.schema.equals(arrow, check_metadata=True)
-    found.columns.validate(full=True)
-    for field, column in zip(arrow, found.columns.columns, strict=True):
+    assert arrow_rows.columns.schema.equals(arrow, check_metadata=True)
+    arrow_rows.columns.validate(full=True)
+    for field, column in zip(arrow, arrow_rows.columns.columns, strict=True):
         assert column.type.equals(field.type, check_metadata=True)
-    assert {len(each) for each in found} == {found.columns.num_rows}
-    return [row for batch in found.columns.to_batches() for row in to_rows(batch)]
+    assert {len(part) for part in arrow_rows} == {arrow_rows.columns.num_rows}
+    return [row for batch in arrow_rows.columns.to_batches() for row in to_rows(batch)]
 
 
 def column(array: pa.Array, to: pa.DataType, *, nullable: bool = True) -> list[Any]:
@@ -121,7 +121,7 @@ STRUCTS = pa.StructArray.from_arrays([TABLE["b"].chunk(0), TABLE["a"].chunk(0)],
         TABLE.to_pandas(),
         pl.DataFrame({"b": ["x", None], "a": [1, 2]}),
     ],
-    ids=lambda each: type(each).__name__,
+    ids=lambda data: type(data).__name__,
 )
 def test_data_of_any_library_is_accepted(data: Any) -> None:
     assert rows(data, AB) == ROWS
@@ -130,7 +130,7 @@ def test_data_of_any_library_is_accepted(data: Any) -> None:
 @pytest.mark.parametrize(
     "data",
     [None, 5, "x", b"x", {"a": [1]}, [{"a": 1}], [1], pa.array([1]), np.zeros(2), pl.Series([1])],
-    ids=lambda each: type(each).__name__,
+    ids=lambda data: type(data).__name__,
 )
 def test_anything_else_is_a_type_error(data: Any) -> None:
     with pytest.raises(TypeError, match=r"^data must be "):
@@ -147,11 +147,11 @@ def test_anything_else_is_a_type_error(data: Any) -> None:
     ],
 )
 def test_data_without_rows_gives_no_records(data: Any) -> None:
-    found = conformed(data, AB, key="b", timestamp="a", headers=None)
-    assert [len(each) for each in found] == [0] * 4
+    arrow_rows = conformed(data, AB, key="b", timestamp="a", headers=None)
+    assert [len(part) for part in arrow_rows] == [0] * 4
 
 
-@pytest.mark.parametrize("wrap", [Array, lambda each: Stream(pa.chunked_array([each]))])
+@pytest.mark.parametrize("wrap", [Array, lambda array: Stream(pa.chunked_array([array]))])
 def test_a_row_that_is_null_is_refused(wrap: Any) -> None:
     with pytest.raises(RowError, match=r"^row 1 is null"):
         rows(wrap(pa.array([{"a": 1}, None])), pa.schema([("a", pa.int64())]))
@@ -174,9 +174,9 @@ def test_the_index_of_a_dataframe_is_not_sent(index: Any) -> None:
 
 def test_a_dataframe_changed_afterwards_changes_nothing() -> None:
     frame = pd.DataFrame({"a": [1, 2]})
-    found = conformed(frame, pa.schema([("a", pa.int64())]))
+    arrow_rows = conformed(frame, pa.schema([("a", pa.int64())]))
     frame.iloc[0, 0] = 9
-    assert found.columns["a"].to_pylist() == [1, 2]
+    assert arrow_rows.columns["a"].to_pylist() == [1, 2]
 
 
 def test_a_dataframes_missing_values_are_null() -> None:
@@ -419,13 +419,13 @@ def test_a_value_that_stays_exact_is_cast(
     given_type: pa.DataType, values: list[Any], to: pa.DataType
 ) -> None:
     array = array_of(values, given_type)
-    wanted = [comparable(each) for each in column(older_arrow.array(values, to), to)]
-    assert [comparable(each) for each in column(array, to)] == wanted
+    wanted = [comparable(value) for value in column(older_arrow.array(values, to), to)]
+    assert [comparable(value) for value in column(array, to)] == wanted
     doubled = pa.concat_arrays([array, array]).slice(len(array))
-    assert [comparable(each) for each in column(doubled, to)] == wanted
+    assert [comparable(value) for value in column(doubled, to)] == wanted
     deep = pa.StructArray.from_arrays([array], names=["x"])
     into = pa.struct([("x", to)])
-    assert [comparable(each["x"]) for each in column(deep, into)] == wanted
+    assert [comparable(record["x"]) for record in column(deep, into)] == wanted
 
 
 def test_an_integer_above_2_to_the_53_is_cast_if_a_float_holds_it_exactly() -> None:
@@ -433,8 +433,8 @@ def test_an_integer_above_2_to_the_53_is_cast_if_a_float_holds_it_exactly() -> N
 
 
 def test_nan_stays_nan() -> None:
-    (found,) = column(pa.array([math.nan]), pa.float16())
-    assert math.isnan(found)
+    (value,) = column(pa.array([math.nan]), pa.float16())
+    assert math.isnan(value)
 
 
 RUNS = [
@@ -459,7 +459,7 @@ def test_runs_are_decoded_at_any_depth_and_from_the_middle(
     records = pa.StructArray.from_arrays([runs], names=["x"], mask=mask)
     assert column(records, pa.struct([("x", to)])) == [
         None,
-        *({"x": each} for each in plain[1:4]),
+        *({"x": value} for value in plain[1:4]),
         None,
     ]
 
@@ -506,18 +506,18 @@ def addresses(array: pa.Array) -> list[int]:
 def test_data_that_already_fits_is_not_copied(array: pa.Array, nullable: bool) -> None:
     schema = pa.schema([pa.field("v", array.type, nullable=nullable)])
     data = pa.table([pa.chunked_array([array.slice(0, 7), array.slice(7)])], schema=schema)
-    found = conformed(data, schema, timestamp=None).columns["v"]
-    assert found.equals(data["v"])
-    assert [len(chunk) for chunk in found.chunks] == [7, len(array) - 7]
-    assert [addresses(chunk) for chunk in found.chunks] == [addresses(array)] * 2
+    values = conformed(data, schema, timestamp=None).columns["v"]
+    assert values.equals(data["v"])
+    assert [len(chunk) for chunk in values.chunks] == [7, len(array) - 7]
+    assert [addresses(chunk) for chunk in values.chunks] == [addresses(array)] * 2
 
 
 def test_text_in_larger_offsets_keeps_its_bytes() -> None:
     array = pa.array(["some text"] * 10, pa.large_string())
     data = pa.table({"v": array})
-    found = conformed(data, pa.schema([("v", pa.string())]), key="v")
-    assert found.columns["v"].chunk(0).buffers()[2].address == array.buffers()[2].address
-    assert found.keys.chunk(0).buffers()[2].address == array.buffers()[2].address
+    arrow_rows = conformed(data, pa.schema([("v", pa.string())]), key="v")
+    assert arrow_rows.columns["v"].chunk(0).buffers()[2].address == array.buffers()[2].address
+    assert arrow_rows.keys.chunk(0).buffers()[2].address == array.buffers()[2].address
 
 
 # --- lossy ----------------------------------------------------------------------------------------
@@ -698,7 +698,7 @@ def test_a_null_in_a_required_field_is_refused(
 def _loosely(values: list[Any], to: pa.DataType) -> pa.Array:
     """Values of the type, in which anything may be null."""
     if pa.types.is_struct(to):
-        loose = pa.struct([each.with_nullable(True) for each in to])
+        loose = pa.struct([field.with_nullable(True) for field in to])
     elif pa.types.is_map(to):
         loose = pa.map_(to.key_type, to.item_type)
     elif pa.types.is_fixed_size_list(to):
@@ -748,12 +748,12 @@ def test_a_null_record_with_required_fields_is_written_and_read(
         records.slice(1),
         pa.concat_arrays([pa.nulls(1, records.type), records]),
     ):
-        found = conformed(pa.table({"v": array}), schema).columns
-        expected = [comparable(wanted[each is None]) for each in array.to_pylist()]
-        assert _rows(found) == expected
+        table = conformed(pa.table({"v": array}), schema).columns
+        expected = [comparable(wanted[record is None]) for record in array.to_pylist()]
+        assert _rows(table) == expected
         if VERSION >= (26, 0):  # before, pyarrow does not write and read all lists under a null
             file = io.BytesIO()
-            pq.write_table(found, file)
+            pq.write_table(table, file)
             assert _rows(pq.read_table(file)) == expected
 
 
@@ -818,7 +818,7 @@ def test_values_under_a_null_may_be_anything(deep: bool) -> None:
     if deep:
         inner = pa.StructArray.from_arrays([inner], names=["s"], mask=inner.is_null())
         to = pa.struct([pa.field("s", to, nullable=False)])
-        wanted = [each and {"s": each} for each in wanted]
+        wanted = [record and {"s": record} for record in wanted]
     assert column(inner, to) == wanted
     lists = pa.ListArray.from_arrays([0, 1, 3, 4], inner, mask=pa.array([False, True, False]))
     assert column(lists, pa.list_(pa.field("item", to, nullable=False))) == [
@@ -974,15 +974,15 @@ V = pa.schema([("v", pa.int64())])
 def other(array: pa.Array, argument: str, schema: pa.Schema = V) -> ArrowRows:
     """Conform a column of keys, times or headers, beside one that is sent."""
     data = pa.table({"v": range(len(array)), "o": array})
-    found = conformed(data, schema, **{argument: "o"})
-    assert {len(each) for each in found} == {len(array)}
-    assert found.columns.column_names == schema.names
-    assert found.keys.type == kafka_column.key_array([]).type
-    assert found.timestamps.type == kafka_column.timestamp_array([]).type
-    assert found.headers.type.equals(kafka_column.header_array([]).type, check_metadata=True)
-    for each in found[1:]:
-        each.validate(full=True)
-    return found
+    arrow_rows = conformed(data, schema, **{argument: "o"})
+    assert {len(part) for part in arrow_rows} == {len(array)}
+    assert arrow_rows.columns.column_names == schema.names
+    assert arrow_rows.keys.type == kafka_column.key_array([]).type
+    assert arrow_rows.timestamps.type == kafka_column.timestamp_array([]).type
+    assert arrow_rows.headers.type.equals(kafka_column.header_array([]).type, check_metadata=True)
+    for part in arrow_rows[1:]:
+        part.validate(full=True)
+    return arrow_rows
 
 
 def other_refusal(array: pa.Array, argument: str) -> str:
@@ -991,20 +991,22 @@ def other_refusal(array: pa.Array, argument: str) -> str:
     return raised.value.reason
 
 
-def headers(found: ArrowRows) -> list[Any]:
-    return [header for chunk in found.headers.chunks for header in kafka_column.read_headers(chunk)]
+def headers(arrow_rows: ArrowRows) -> list[Any]:
+    return [
+        header for chunk in arrow_rows.headers.chunks for header in kafka_column.read_headers(chunk)
+    ]
 
 
-def milliseconds(found: ArrowRows) -> list[int]:
-    values: list[int] = found.timestamps.cast(pa.int64()).to_pylist()
+def milliseconds(arrow_rows: ArrowRows) -> list[int]:
+    values: list[int] = arrow_rows.timestamps.cast(pa.int64()).to_pylist()
     return values
 
 
 def test_without_these_columns_records_have_the_current_time_no_key_and_no_headers() -> None:
-    found = conformed(TABLE, AB)
-    assert found.keys.to_pylist() == [None, None]
-    assert milliseconds(found) == [NOW, NOW]
-    assert headers(found) == [None, None]
+    arrow_rows = conformed(TABLE, AB)
+    assert arrow_rows.keys.to_pylist() == [None, None]
+    assert milliseconds(arrow_rows) == [NOW, NOW]
+    assert headers(arrow_rows) == [None, None]
 
 
 @pytest.mark.parametrize("argument", ["key", "timestamp", "headers"])
@@ -1020,10 +1022,10 @@ def test_a_column_that_the_data_does_not_have_is_refused(
 def test_a_column_that_the_schema_has_too_is_sent_as_both() -> None:
     data = pa.table({"v": [1, 2], "o": ["x", "y"]})
     schema = pa.schema([("o", pa.string()), ("v", pa.int64())])
-    found = conformed(data, schema, key="o", timestamp="v")
-    assert found.columns.to_pylist() == [{"o": "x", "v": 1}, {"o": "y", "v": 2}]
-    assert found.keys.to_pylist() == [b"x", b"y"]
-    assert milliseconds(found) == [1, 2]
+    arrow_rows = conformed(data, schema, key="o", timestamp="v")
+    assert arrow_rows.columns.to_pylist() == [{"o": "x", "v": 1}, {"o": "y", "v": 2}]
+    assert arrow_rows.keys.to_pylist() == [b"x", b"y"]
+    assert milliseconds(arrow_rows) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -1112,7 +1114,7 @@ PAIRS = [[("k", b"v"), ("k", None), ("é", b"")], [], None]
 def test_headers_are_lists_of_pairs(names: tuple[str, str], lists: Any, value: pa.DataType) -> None:
     pair = pa.struct(list(zip(names, [pa.string(), value], strict=True)))
     given_headers = [
-        each and [dict(zip(names, pair, strict=True)) for pair in each] for each in PAIRS
+        pairs and [dict(zip(names, pair, strict=True)) for pair in pairs] for pairs in PAIRS
     ]
     array = pa.array(given_headers, lists(pair))
     assert headers(other(array, "headers")) == PAIRS
@@ -1188,9 +1190,9 @@ def test_rows_that_fit_alone_but_not_together_become_several_chunks() -> None:
             raise pa.ArrowInvalid("input array too large")
         return pc.negate(array)
 
-    found = convert_chunks(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
-    assert found.to_pylist() == [-index for index in range(9)]
-    assert [len(chunk) for chunk in found.chunks] == [3, 3, 2, 1]
+    negated = convert_chunks(pa.chunked_array([list(range(8)), [8]]), "v", three_at_most)
+    assert negated.to_pylist() == [-index for index in range(9)]
+    assert [len(chunk) for chunk in negated.chunks] == [3, 3, 2, 1]
     with pytest.raises(RowError, match=r"^field 'v' is int64 .* too large; row 9 has 9$"):
         convert_chunks(pa.chunked_array([[0], list(range(1, 12))]), "v", three_at_most)
 
@@ -1221,8 +1223,8 @@ def _wider_leaf(arrow: pa.DataType) -> list[pa.DataType]:  # noqa: PLR0911 - one
     return [arrow]
 
 
-def _wider(draw: st.DrawFn, each: pa.Field) -> pa.Field:
-    arrow = each.type
+def _wider(draw: st.DrawFn, field: pa.Field) -> pa.Field:
+    arrow = field.type
     if pa.types.is_struct(arrow):
         inner = [_wider(draw, arrow.field(i)) for i in range(arrow.num_fields)]
         wide = pa.struct(draw(st.permutations(inner)))
@@ -1237,15 +1239,15 @@ def _wider(draw: st.DrawFn, each: pa.Field) -> pa.Field:
         wide = draw(st.sampled_from(kinds))(item)
     else:
         wide = draw(st.sampled_from(_wider_leaf(arrow)))
-    return pa.field(each.name, wide, nullable=each.nullable or draw(st.booleans()))
+    return pa.field(field.name, wide, nullable=field.nullable or draw(st.booleans()))
 
 
 @st.composite
 def laid_out_otherwise(draw: st.DrawFn) -> tuple[pa.Schema, pa.Schema, list[dict[str, Any]]]:
     """Draw a schema, another that holds the same values, and rows."""
-    schema, found = draw(tables())
+    schema, records = draw(tables())
     wide = [_wider(draw, field) for field in schema]
-    return schema, pa.schema(draw(st.permutations(wide))), found
+    return schema, pa.schema(draw(st.permutations(wide))), records
 
 
 def _table(given_rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -1268,19 +1270,19 @@ def test_any_rows_are_equal_from_any_layout(
     same = _table(values, RecordSchema.parse(schema).arrow)
     assert [comparable(row) for row in rows(same, schema)] == wanted
     twice = pa.concat_tables([_table(values, wide)] * 2).combine_chunks()
-    for i, each in enumerate(wide):
-        if not pa.types.is_nested(each.type) and "view" not in str(each.type) and i % 2:
-            twice = twice.set_column(i, each.name, twice.column(i).dictionary_encode())
+    for i, field in enumerate(wide):
+        if not pa.types.is_nested(field.type) and "view" not in str(field.type) and i % 2:
+            twice = twice.set_column(i, field.name, twice.column(i).dictionary_encode())
     start = data.draw(st.integers(0, len(values)))
     cut = data.draw(st.integers(0, len(values)))
     slices = [twice.slice(start, cut), twice.slice(start + cut, len(values) - cut)]
-    found = conformed(pa.concat_tables(slices), schema)
+    arrow_rows = conformed(pa.concat_tables(slices), schema)
     wanted = (wanted * 2)[start : start + len(values)]
-    assert found.columns.schema.equals(same.schema, check_metadata=True)
-    assert _rows(found.columns) == wanted
+    assert arrow_rows.columns.schema.equals(same.schema, check_metadata=True)
+    assert _rows(arrow_rows.columns) == wanted
     if VERSION >= (26, 0):
         file = io.BytesIO()
-        pq.write_table(found.columns, file)
+        pq.write_table(arrow_rows.columns, file)
         assert _rows(pq.read_table(file)) == wanted
 
 

@@ -115,28 +115,28 @@ PLAIN = [
 def typed(draw: st.DrawFn, depth: int) -> Typed:
     kind = draw(st.sampled_from(["plain"] * 3 + ["array", "map", "record"] * (depth > 0)))
     if kind == "plain":
-        found = draw(st.sampled_from(PLAIN))
+        drawn = draw(st.sampled_from(PLAIN))
     elif kind == "array":
         inner = draw(typed(depth - 1))
         pairs = st.lists(inner.pairs, max_size=3).map(
-            lambda each: ([given for given, _ in each], [read for _, read in each])
+            lambda items: ([given for given, _ in items], [read for _, read in items])
         )
-        found = Typed({"type": "array", "items": inner.avro}, pairs)
+        drawn = Typed({"type": "array", "items": inner.avro}, pairs)
     elif kind == "map":
         inner = draw(typed(depth - 1))
         pairs = st.dictionaries(TEXT, inner.pairs, max_size=3).map(
-            lambda each: (
-                {key: given for key, (given, _) in each.items()},
-                {key: read for key, (_, read) in each.items()},
+            lambda entries: (
+                {key: given for key, (given, _) in entries.items()},
+                {key: read for key, (_, read) in entries.items()},
             )
         )
-        found = Typed({"type": "map", "values": inner.avro}, pairs)
+        drawn = Typed({"type": "map", "values": inner.avro}, pairs)
     else:
-        found = draw(records(depth - 1))
+        drawn = draw(records(depth - 1))
     if not draw(st.booleans()):
-        return found
-    branches = found.avro if isinstance(found.avro, list) else [found.avro]
-    return Typed(["null", *branches], st.just((None, None)) | found.pairs)
+        return drawn
+    branches = drawn.avro if isinstance(drawn.avro, list) else [drawn.avro]
+    return Typed(["null", *branches], st.just((None, None)) | drawn.pairs)
 
 
 DEFAULTS = [
@@ -164,9 +164,9 @@ def records(draw: st.DrawFn, depth: int) -> Typed:
             fields.append({"name": name, "type": inner.avro, "default": default})
             values[name] = st.just((LEFT_OUT, read)) | st.just((read, read))
     pairs = st.fixed_dictionaries(values).map(
-        lambda each: (
-            {name: given for name, (given, _) in each.items() if given is not LEFT_OUT},
-            {name: read for name, (_, read) in each.items()},
+        lambda members: (
+            {name: given for name, (given, _) in members.items() if given is not LEFT_OUT},
+            {name: read for name, (_, read) in members.items()},
         )
     )
     return Typed(_named("record", fields=fields), pairs)
@@ -175,14 +175,14 @@ def records(draw: st.DrawFn, depth: int) -> Typed:
 def renamed(avro: Any, numbers: Any) -> Any:
     """Return the schema with a different name for each of its types."""
     if isinstance(avro, list):
-        return [renamed(each, numbers) for each in avro]
+        return [renamed(branch, numbers) for branch in avro]
     if not isinstance(avro, dict):
         return avro
-    found = {
-        key: renamed(each, numbers) if key in ("type", "items", "values", "fields") else each
-        for key, each in avro.items()
+    schema = {
+        key: renamed(value, numbers) if key in ("type", "items", "values", "fields") else value
+        for key, value in avro.items()
     }
-    return found | {"name": f"n{next(numbers)}"} if avro.get("name") == "?" else found
+    return schema | {"name": f"n{next(numbers)}"} if avro.get("name") == "?" else schema
 
 
 @given(records(2), st.data())
@@ -207,7 +207,7 @@ def test_rows_are_read_as_they_were_produced(table: Typed, data: st.DataObject) 
 def exact(value: Any) -> Any:
     """Return a value that equals only one of its own type: 1 is not 1.0, and 0.0 is not -0.0."""
     if isinstance(value, dict):
-        return {key: exact(each) for key, each in value.items()}
+        return {key: exact(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [exact(each) for each in value]
+        return [exact(item) for item in value]
     return struct.pack("d", value) if isinstance(value, float) else (type(value), value)

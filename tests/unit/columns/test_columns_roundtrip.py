@@ -36,8 +36,8 @@ def _integers(bits: int, *, signed: bool = True) -> st.SearchStrategy[int]:
 
 
 def _single(value: float) -> float:
-    found: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    return found
+    single: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return single
 
 
 _naive = st.datetimes()
@@ -82,7 +82,7 @@ PLAIN: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     ),
     (pa.decimal256(50, 0), st.integers(-(10**50) + 1, 10**50 - 1).map(decimal.Decimal)),
 ]
-KEYS = [each for each in PLAIN if not pa.types.is_floating(each[0])]
+KEYS = [pair for pair in PLAIN if not pa.types.is_floating(pair[0])]
 
 
 @st.composite
@@ -102,11 +102,11 @@ def typed(draw: st.DrawFn, depth: int) -> tuple[pa.Field, st.SearchStrategy[Any]
                 st.tuples(NAMES, typed(depth - 1)),
                 min_size=1,
                 max_size=3,
-                unique_by=lambda each: each[0],
+                unique_by=lambda pair: pair[0],
             )
         )
-        arrow = pa.struct([each.with_name(name) for name, (each, _) in inner])
-        values = st.fixed_dictionaries({name: each for name, (_, each) in inner})
+        arrow = pa.struct([field.with_name(name) for name, (field, _) in inner])
+        values = st.fixed_dictionaries({name: strategy for name, (_, strategy) in inner})
     else:
         item, items = draw(typed(depth - 1))
         size = draw(st.integers(1, 3)) if kind == "fixed" else -1
@@ -121,9 +121,9 @@ def typed(draw: st.DrawFn, depth: int) -> tuple[pa.Field, st.SearchStrategy[Any]
 def tables(draw: st.DrawFn) -> tuple[pa.Schema, list[dict[str, Any]]]:
     """Draw a schema, and rows that fit it."""
     fields = draw(
-        st.lists(st.tuples(NAMES, typed(2)), min_size=1, max_size=4, unique_by=lambda each: each[0])
+        st.lists(st.tuples(NAMES, typed(2)), min_size=1, max_size=4, unique_by=lambda pair: pair[0])
     )
-    schema = pa.schema([each.with_name(name) for name, (each, _) in fields])
+    schema = pa.schema([field.with_name(name) for name, (field, _) in fields])
     row = st.fixed_dictionaries({name: values for name, (_, values) in fields})
     return schema, draw(st.lists(row, min_size=1, max_size=8))
 
@@ -139,9 +139,9 @@ OTHERS = st.tuples(
 def comparable(value: Any) -> Any:
     """Return a value that compares equal after a round trip, NaN included."""
     if isinstance(value, dict):
-        return {comparable(key): comparable(each) for key, each in value.items()}
+        return {comparable(key): comparable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [comparable(each) for each in value]
+        return [comparable(item) for item in value]
     return "nan" if isinstance(value, float) and value != value else (type(value), value)  # noqa: PLR0124
 
 
@@ -204,6 +204,6 @@ def test_rows_come_back_as_they_went_in(
         topic="t", partition=0, offset=0, headers=headers_of(header, value), value=value
     )
     assert fingerprint(segment.schema) == header.schema
-    found = list(segment.records())
-    assert [comparable(each.value) for each in found] == [comparable(row) for row in rows]
-    assert [(each.key, each.timestamp, each.headers) for each in found] == others
+    records = list(segment.records())
+    assert [comparable(record.value) for record in records] == [comparable(row) for row in rows]
+    assert [(record.key, record.timestamp, record.headers) for record in records] == others

@@ -28,10 +28,10 @@ def batch(names: list[str], rows: int) -> pa.RecordBatch:
 @given(NAMES, st.integers(0, 3))
 def test_rows_have_the_columns_names_in_their_order(names: list[str], rows: int) -> None:
     wanted = [dict(zip(names, range(row, row + len(names)), strict=True)) for row in range(rows)]
-    found = to_rows(batch(names, rows))
-    assert found == (wanted if names else [])
-    assert [list(each) for each in found] == [list(each) for each in wanted if names]
-    assert {type(each) for each in found} <= {dict}
+    records = to_rows(batch(names, rows))
+    assert records == (wanted if names else [])
+    assert [list(record) for record in records] == [list(record) for record in wanted if names]
+    assert {type(record) for record in records} <= {dict}
 
 
 def test_maps_are_dicts_inside_of_maps_too() -> None:
@@ -74,7 +74,9 @@ TIMES: list[tuple[pa.DataType, int, Any]] = [
 
 
 @pytest.mark.parametrize("nesting", NESTED)
-@pytest.mark.parametrize(("kind", "tick", "expected"), TIMES, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("kind", "tick", "expected"), TIMES, ids=lambda argument: str(argument)[:40]
+)
 def test_a_time_is_the_same_object_at_every_depth(
     nesting: str, kind: pa.DataType, tick: int, expected: Any
 ) -> None:
@@ -85,9 +87,9 @@ def test_a_time_is_the_same_object_at_every_depth(
     column = ticks.cast(type_of(kind))
     wanted = [None, value_of(expected), None, value_of(expected)]
     for start in range(4):
-        found = [row["c"] for row in to_rows(pa.record_batch({"c": column.slice(start)}))]
-        assert found == wanted[start:]
-        assert repr(found) == repr(wanted[start:])  # which shows a time's zone
+        values = [row["c"] for row in to_rows(pa.record_batch({"c": column.slice(start)}))]
+        assert values == wanted[start:]
+        assert repr(values) == repr(wanted[start:])  # which shows a time's zone
 
 
 def test_a_map_with_the_same_key_twice_is_refused_at_every_depth() -> None:

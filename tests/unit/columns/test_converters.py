@@ -21,8 +21,8 @@ def test_an_hour_that_repeats_counts_as_two() -> None:
         dt.datetime(2020, 10, 25, 2, 30, tzinfo=zone),
         dt.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=zone),
     ]
-    found = converter(pa.timestamp("ms", "UTC"))(values).cast(pa.int64()).to_pylist()
-    assert found == [round(value.timestamp() * 1000) for value in values]
+    milliseconds = converter(pa.timestamp("ms", "UTC"))(values).cast(pa.int64()).to_pylist()
+    assert milliseconds == [round(value.timestamp() * 1000) for value in values]
 
 
 def test_a_zone_from_a_file_is_what_the_file_says_whatever_its_key_does() -> None:
@@ -30,8 +30,8 @@ def test_a_zone_from_a_file_is_what_the_file_says_whatever_its_key_does() -> Non
     with next(path for path in paths if path.exists()).open("rb") as file:
         berlin = zoneinfo.ZoneInfo.from_file(file, key="UTC")
     values = [dt.datetime(1880, 1, 1, tzinfo=berlin)]  # local mean time: + 0:53:28
-    found = converter(pa.timestamp("us", "UTC"))(values).to_pylist()
-    assert found == [dt.datetime(1879, 12, 31, 23, 6, 32, tzinfo=dt.timezone.utc)]
+    times = converter(pa.timestamp("us", "UTC"))(values).to_pylist()
+    assert times == [dt.datetime(1879, 12, 31, 23, 6, 32, tzinfo=dt.timezone.utc)]
 
 
 def test_an_offset_with_parts_of_a_second_is_taken_off_in_full() -> None:
@@ -43,8 +43,8 @@ def test_an_offset_with_parts_of_a_second_is_taken_off_in_full() -> None:
 
 def test_nanoseconds_of_pandas_are_kept() -> None:
     value = pd.Timestamp(1_234_567_891, unit="ns", tz="UTC")
-    found = converter(pa.timestamp("ns", "UTC"))([value, None])
-    assert found.cast(pa.int64()).to_pylist() == [1_234_567_891, None]
+    times = converter(pa.timestamp("ns", "UTC"))([value, None])
+    assert times.cast(pa.int64()).to_pylist() == [1_234_567_891, None]
 
 
 INTEGERS = [
@@ -66,9 +66,9 @@ def test_integers_are_packed_to_their_last_value(
 ) -> None:
     low = -(1 << bits) if pa.types.is_signed_integer(arrow) else 0
     values = [low, 0, 1, (1 << bits) - 1, *null]
-    found = converter(arrow)(values)
-    found.validate(full=True)
-    assert (found.type, found.to_pylist()) == (arrow, values)
+    column = converter(arrow)(values)
+    column.validate(full=True)
+    assert (column.type, column.to_pylist()) == (arrow, values)
     for beyond in (low - 1, 1 << bits):
         with pytest.raises((pa.ArrowInvalid, OverflowError)):
             converter(arrow)([beyond, *null])
@@ -78,5 +78,5 @@ def test_integers_are_packed_to_their_last_value(
     "arrow", [pa.int32(), pa.timestamp("us", "UTC"), pa.float32(), pa.time32("ms"), pa.string()]
 )
 def test_no_values_make_an_empty_column(arrow: pa.DataType) -> None:
-    found = converter(arrow)([])
-    assert (found.type, len(found)) == (arrow, 0)
+    column = converter(arrow)([])
+    assert (column.type, len(column)) == (arrow, 0)

@@ -34,10 +34,10 @@ LEAVES = {
 @pytest.mark.parametrize("leaf", LEAVES, ids=str)
 def test_a_hidden_null_becomes_its_types_empty_value(leaf: pa.DataType) -> None:
     kind = pa.struct([required("r", pa.struct([required("x", leaf), ("y", leaf)]))])
-    found = fill_hidden_nulls(pa.nulls(2, kind), pa.field("s", kind))
-    found.validate(full=True)
-    assert found.to_pylist() == [None, None]
-    assert found.field("r").to_pylist() == [{"x": LEAVES[leaf], "y": None}] * 2
+    filled = fill_hidden_nulls(pa.nulls(2, kind), pa.field("s", kind))
+    filled.validate(full=True)
+    assert filled.to_pylist() == [None, None]
+    assert filled.field("r").to_pylist() == [{"x": LEAVES[leaf], "y": None}] * 2
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_a_hidden_null_becomes_its_types_empty_value(leaf: pa.DataType) -> None:
 )
 def test_a_hidden_time_becomes_the_first_one(leaf: pa.DataType) -> None:
     kind = pa.struct([required("x", leaf)])
-    found = fill_hidden_nulls(pa.nulls(1, kind), pa.field("s", kind)).field("x")
-    assert found.view(pa.int32() if leaf.bit_width == 32 else pa.int64()).to_pylist() == [0]
+    times = fill_hidden_nulls(pa.nulls(1, kind), pa.field("s", kind)).field("x")
+    assert times.view(pa.int32() if leaf.bit_width == 32 else pa.int64()).to_pylist() == [0]
 
 
 INNER = pa.struct([required("n", pa.int32()), required("l", pa.list_(pa.string()))])
@@ -77,7 +77,7 @@ def grown(inner: pa.DataType) -> list[pa.DataType]:
 
 def values_of(kind: pa.DataType, seed: int) -> Any:
     if pa.types.is_struct(kind):
-        return {each.name: values_of(each.type, seed) for each in kind}
+        return {field.name: values_of(field.type, seed) for field in kind}
     if pa.types.is_fixed_size_list(kind):
         return [values_of(kind.value_type, seed)] * 2
     if pa.types.is_map(kind):
@@ -127,10 +127,10 @@ def test_slices_keep_their_rows(kind: pa.DataType) -> None:
     parts = [pa.array([row], kind) if row is not None else pa.nulls(1, kind) for row in rows]
     whole = pa.concat_arrays(parts)
     for start in range(11):
-        found = fill_hidden_nulls(whole.slice(start, 9), pa.field("c", kind))
-        found.validate(full=True)
-        assert found.to_pylist() == rows[start : start + 9]
-        assert found.cast(kind).equals(found)
+        filled = fill_hidden_nulls(whole.slice(start, 9), pa.field("c", kind))
+        filled.validate(full=True)
+        assert filled.to_pylist() == rows[start : start + 9]
+        assert filled.cast(kind).equals(filled)
 
 
 @pytest.mark.parametrize("bounds", [slice(1, 3), slice(0, 2), slice(0, 0)], ids=str)
@@ -144,9 +144,9 @@ def test_a_slice_has_no_hidden_nulls_outside_of_it(size: int, bounds: slice) -> 
         children = [pa.array([None, 1, 2, 3, 4, 5, 6, None], pa.int8())]
     whole = pa.Array.from_buffers(kind, 4, [validity], children=children)
     part = whole[bounds]
-    found = fill_hidden_nulls(part, pa.field("c", kind))
-    assert found.to_pylist() == part.to_pylist()
-    assert found.cast(kind).equals(found)
+    filled = fill_hidden_nulls(part, pa.field("c", kind))
+    assert filled.to_pylist() == part.to_pylist()
+    assert filled.cast(kind).equals(filled)
 
 
 def test_a_required_null_that_is_not_hidden_stays() -> None:
@@ -158,9 +158,9 @@ def test_a_required_null_that_is_not_hidden_stays() -> None:
         [pa.py_buffer(b"\3")],
         children=[pa.array([1, None, None], pa.int32()), pa.array([1, 2, None], pa.int32())],
     )
-    found = fill_hidden_nulls(given, pa.field("s", kind))
-    assert found.to_pylist() == [{"n": 1, "m": 1}, {"n": None, "m": 2}, None]
-    assert found.field("m").to_pylist() == [1, 2, 0]
+    filled = fill_hidden_nulls(given, pa.field("s", kind))
+    assert filled.to_pylist() == [{"n": 1, "m": 1}, {"n": None, "m": 2}, None]
+    assert filled.field("m").to_pylist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize(

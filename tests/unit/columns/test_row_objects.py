@@ -61,7 +61,7 @@ class AttrsPoint(Object):
 
 
 class AttrsRow(Object):
-    __attrs_attrs__ = tuple(SimpleNamespace(name=each) for each in ("name", "at", "path"))
+    __attrs_attrs__ = tuple(SimpleNamespace(name=name) for name in ("name", "at", "path"))
 
 
 class MsgspecPoint(Object):

@@ -38,12 +38,12 @@ def kept_and_refused(made: RowColumns, *rows: Any) -> tuple[list[Any], dict[int,
     for row in rows:
         builder.append(made.take(row)[0])
     batch, refused = builder.finish()
-    return to_rows(batch), {i: each.error.reason for i, each in refused.items()}
+    return to_rows(batch), {i: rejection.error.reason for i, rejection in refused.items()}
 
 
 def values(kind: pa.DataType, *given: Any) -> tuple[list[Any], dict[int, str]]:
     """Convert values of the field "v"."""
-    kept, refused = kept_and_refused(of(kind), *({"v": each} for each in given))
+    kept, refused = kept_and_refused(of(kind), *({"v": value} for value in given))
     return [row["v"] for row in kept], refused
 
 
@@ -237,7 +237,7 @@ def test_a_row_object_may_be_reused_for_the_next_row() -> None:
     for i in range(3):
         row["v"].append(i)
         builder.append(made.take(row)[0])
-    assert [each["v"] for each in to_rows(builder.finish().batch)] == [[0], [0, 1], [0, 1, 2]]
+    assert [taken["v"] for taken in to_rows(builder.finish().batch)] == [[0], [0, 1], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("given", [(1, 2), np.array([1, 2]), range(1, 3)])
@@ -260,7 +260,7 @@ def test_larger_values_count_more_bytes() -> None:
     assert charge(lists, ["x" * 1000]) - charge(lists, [""]) == 1000
     assert charge(lists, ["", ""]) > charge(lists, [""])
     assert charge(pa.binary(), b"\xff" * 1000) - charge(pa.binary(), b"") == 1000
-    for kind, wrap in ((text, str), (lists, lambda each: [each])):
+    for kind, wrap in ((text, str), (lists, lambda value: [value])):
         assert charge(kind, wrap("é" * 1000)) - charge(kind, wrap("")) == 4000
 
 
@@ -527,7 +527,7 @@ def test_rows_wrong_in_different_ways_are_each_refused_once() -> None:
     schema = pa.schema([("i", pa.binary(1)), ("f", pair), ("t", pa.binary(2)), ("s", pair)])
     good = {"i": b"i", "f": [1, 2], "t": b"tt", "s": [3, 4]}
     bad = [{"i": b""}, {"f": [1]}, {"t": b"t"}, {"s": [3, 4, 5]}, {"f": [], "t": b"t"}]
-    rows = [row for each in bad for row in (good, good | each)]
+    rows = [row for wrong in bad for row in (good, good | wrong)]
     kept, refused = kept_and_refused(columns(schema), *rows)
     assert kept == [good] * len(bad)
     assert [reason.split("'")[1] for _, reason in sorted(refused.items())] == list("iftsf")
@@ -721,10 +721,10 @@ def test_the_column_has_the_selected_members(members: tuple[str, ...], names: li
         "timestamp": [5, 6],
         "headers": [None, [{"key": "h", "value": b"v"}]],
     }
-    found = batch.column("_kafka")
-    assert [each.name for each in found.type] == names
+    metadata = batch.column("_kafka")
+    assert [field.name for field in metadata.type] == names
     for name in names:
-        values = found.field(name)
+        values = metadata.field(name)
         if name == "timestamp":
             values = values.cast(pa.int64())
         assert values.to_pylist() == whole[name]

@@ -109,17 +109,17 @@ def test_a_commit_is_tried_again_for_five_seconds_after_it_was_refused_first(
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
     """What confluent-kafka's own close finds: partitions assigned, and whether it is a member."""
-    found: list[tuple[int, bool]] = []
+    states: list[tuple[int, bool]] = []
     close = ConsumerOnMemory.close
 
     def look_and_close(self: ConsumerOnMemory) -> None:
         if self._memory is not None:
-            found.append((len(self.memory.assignment()), bool(self.memory.membership)))
+            states.append((len(self.memory.assignment()), bool(self.memory.membership)))
         close(self)
 
     monkeypatch.setattr(ConsumerOnMemory, "close", look_and_close)
-    yield found
-    assert found
+    yield states
+    assert states
 
 
 def fail(*_: Any) -> None:

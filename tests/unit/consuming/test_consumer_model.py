@@ -114,16 +114,16 @@ class Member:
     def resolve(self, place: Place) -> None:
         """When one partition has to be asked for, all are of which it is not known."""
         if not place.resolved:
-            for number, each in self.places.items():
-                if not each.resolved:
-                    each.resolved, each.known = True, self._group.committed.get(number, -1)
+            for number, other in self.places.items():
+                if not other.resolved:
+                    other.resolved, other.known = True, self._group.committed.get(number, -1)
 
     def pass_by(self, place: Place, partition: int, count: int) -> list[Entry]:
         """Go on after so many entries, and return them."""
         passed = self._group.entries[partition][place.cursor : place.cursor + count]
         place.cursor += count
         place.taken = True
-        place.opened |= {each.first for each in passed if each.value != "_BAD_MSG"}
+        place.opened |= {entry.first for entry in passed if entry.value != "_BAD_MSG"}
         if not self.by_hand:
             place.moved = place.cursor
         return passed
@@ -146,27 +146,27 @@ class Member:
             self.resolve(self.places[partition])
             self.expect_bad(error)
             return 1
-        found: dict[int, list[int]] = {0: [], 1: []}
+        offsets: dict[int, list[int]] = {0: [], 1: []}
         for value in [] if table is None else table["_kafka"].to_pylist():
-            found[value["partition"]].append(value["offset"])
+            offsets[value["partition"]].append(value["offset"])
         assert table is None or 0 < table.num_rows <= count
         passed = 0
-        for each in self.consumer.position([TopicPartition("t", n) for n in self.places]):
-            place, entries = self.places[each.partition], self._group.entries[each.partition]
-            if each.offset < 0:  # nothing was taken since it came
-                assert found[each.partition] == []
+        for reached in self.consumer.position([TopicPartition("t", n) for n in self.places]):
+            place, entries = self.places[reached.partition], self._group.entries[reached.partition]
+            if reached.offset < 0:  # nothing was taken since it came
+                assert offsets[reached.partition] == []
                 continue
             at = next(n for n in range(len(entries) + 1) if n == len(entries)
-                      or entries[n].at >= each.offset)  # fmt: skip
+                      or entries[n].at >= reached.offset)  # fmt: skip
             if at == place.cursor:
-                assert found[each.partition] == []
+                assert offsets[reached.partition] == []
                 continue
-            assert each.partition not in self.paused
+            assert reached.partition not in self.paused
             self.resolve(place)
-            new = self.pass_by(place, each.partition, at - place.cursor)
+            new = self.pass_by(place, reached.partition, at - place.cursor)
             assert not any(entry.value == "_BAD_MSG" for entry in new)
             chosen = [entry.at for entry in new if not before or entry.at < before]
-            assert chosen == found[each.partition]
+            assert chosen == offsets[reached.partition]
             passed += len(new)
         if table is not None and columns is None:
             self.check_values(table)
@@ -202,10 +202,10 @@ class Member:
 
     def poll(self, count: int = 1) -> int:
         """Take up to `count` records; return how many there were."""
-        found = self.consumer.consume(count, 0)
-        for message in found:
+        messages = self.consumer.consume(count, 0)
+        for message in messages:
             self.expect(message)
-        return len(found)
+        return len(messages)
 
 
 class Group(RuleBasedStateMachine):
@@ -288,7 +288,7 @@ class Group(RuleBasedStateMachine):
     ) -> None:
         member = self.member(who)
         if member is not None:
-            some = [0, *(each.at for each in (*self.entries[0], *self.entries[1])[:40])]
+            some = [0, *(entry.at for entry in (*self.entries[0], *self.entries[1])[:40])]
             member.consume_arrow(count, data.draw(st.sampled_from(some)), columns)
 
     @rule(who=WHO)
@@ -416,7 +416,7 @@ class Group(RuleBasedStateMachine):
     def somebody_garbles_what_is_committed(self, partition: int, metadata: str) -> None:
         stored = self.kafka.committed("g", "t", partition)
         pending = [m for m in self.members if m and partition in m.places]
-        if stored.offset < 0 or any(not each.places[partition].resolved for each in pending):
+        if stored.offset < 0 or any(not member.places[partition].resolved for member in pending):
             return
         self.kafka.commit("g", [TopicPartition("t", partition, stored.offset, metadata)])
         self.committed[partition] = self.first_of(partition, self.committed[partition])
@@ -460,21 +460,21 @@ class Group(RuleBasedStateMachine):
         Group.steps += 1
         for member in filter(None, self.members):
             owned = [TopicPartition("t", partition) for partition in member.places]
-            for found in member.consumer.position(owned):
-                place, entries = member.places[found.partition], self.entries[found.partition]
+            for reached in member.consumer.position(owned):
+                place, entries = member.places[reached.partition], self.entries[reached.partition]
                 expected = entries[place.cursor - 1].at + 1 if place.taken else -1001
-                assert found.offset == expected
-            for found in member.consumer.committed(owned, 1):
-                entries = self.entries[found.partition]
-                index = self.committed.get(found.partition, -1)
-                stored = self.kafka.committed("g", "t", found.partition)
+                assert reached.offset == expected
+            for resumed in member.consumer.committed(owned, 1):
+                entries = self.entries[resumed.partition]
+                index = self.committed.get(resumed.partition, -1)
+                stored = self.kafka.committed("g", "t", resumed.partition)
                 if "somebody" in (stored.metadata or ""):
                     continue  # that the segment is another one is not known before it is there
                 if 0 <= index < len(entries) and index != entries[index].first:
-                    assert found.offset == entries[index].at
+                    assert resumed.offset == entries[index].at
                 else:  # the start of an offset, which is before its first row
                     after = entries[index - 1].at + 1 if index > 0 else 0
-                    assert found.offset == (after if index >= 0 else -1001)
+                    assert resumed.offset == (after if index >= 0 else -1001)
 
 
 def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,13 +493,13 @@ def test_a_commit_that_cannot_be_begun_loses_no_record(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(broker_of(consumer), "commit", refuse)
     consumer.assign([TopicPartition("t", 0, 0)])
-    found, errors = [], 0
+    values, errors = [], 0
     for _ in range(100):
         try:
-            found += [message.value() for message in consumer.consume(4, 0.002)]
+            values += [message.value() for message in consumer.consume(4, 0.002)]
         except KafkaException:
             errors += 1
-    assert (found, errors > 0) == ([b"0", b"1", b"2", b"3", b"4", b"5"], True)
+    assert (values, errors > 0) == ([b"0", b"1", b"2", b"3", b"4", b"5"], True)
 
 
 def test_automatic_commits_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,13 +37,13 @@ def _threads_take_turns_often() -> Iterator[None]:
 @pytest.fixture
 def kafka() -> FakeKafka:
     """Segments of 100 records, a plain message after each tenth."""
-    found = FakeKafka()
-    found.create_topic("t", 1)
+    fake = FakeKafka()
+    fake.create_topic("t", 1)
     for start in range(0, RECORDS, 100):
-        tables.put(found, tables.numbers(start, 100))
+        tables.put(fake, tables.numbers(start, 100))
         if not start % 1000:
-            found.append("t", 0, b"plain")
-    return found
+            fake.append("t", 0, b"plain")
+    return fake
 
 
 EXPECTED = Counter({**dict.fromkeys(range(RECORDS), 1), b"plain": RECORDS // 1000})
@@ -65,10 +65,10 @@ def some(consumer: Any) -> list[Any]:
 
 
 def table(consumer: Any) -> list[Any]:
-    found = consumer.consume_arrow(11, 0.05)
-    if found is None:
+    rows = consumer.consume_arrow(11, 0.05)
+    if rows is None:
         return []
-    return found[found.column_names[0]].to_pylist()
+    return rows[rows.column_names[0]].to_pylist()
 
 
 def run_all(*functions: Callable[[], None]) -> None:
@@ -81,7 +81,7 @@ def run_all(*functions: Callable[[], None]) -> None:
         except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
             raised.append(error)
 
-    threads = [threading.Thread(target=run, args=[each], daemon=True) for each in functions]
+    threads = [threading.Thread(target=run, args=[function], daemon=True) for function in functions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -93,16 +93,16 @@ def run_all(*functions: Callable[[], None]) -> None:
 
 def taken_by(consumer: Any, *ways: Callable[[Any], list[Any]]) -> Counter[Any]:
     """What threads take, each in its way, until they have it all."""
-    lock, found = threading.Lock(), Counter[Any]()
+    lock, taken = threading.Lock(), Counter[Any]()
 
     def take(way: Callable[[Any], list[Any]]) -> None:
-        while found.total() < EXPECTED.total():
+        while taken.total() < EXPECTED.total():
             values = way(consumer)
             with lock:
-                found.update(values)
+                taken.update(values)
 
-    run_all(*[lambda way=each: take(way) for each in ways])
-    return found
+    run_all(*[lambda way=way: take(way) for way in ways])
+    return taken
 
 
 @pytest.mark.parametrize(
@@ -304,10 +304,10 @@ def test_what_was_fetched_of_a_partition_that_another_thread_pauses_comes_when_i
     kafka: FakeKafka,
 ) -> None:
     one = InPoll(kafka)
-    found = one.run(lambda it: it.pause([T0]))
+    taken = one.run(lambda it: it.pause([T0]))
     one.consumer.resume([T0])
-    found += map(value_of, one.consumer.consume(3, 0.05))
-    assert found[:3] == [0, 1, 2]
+    taken += map(value_of, one.consumer.consume(3, 0.05))
+    assert taken[:3] == [0, 1, 2]
 
 
 # --- while partitions go --------------------------------------------------------------------------

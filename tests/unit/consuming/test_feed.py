@@ -71,10 +71,10 @@ class Broker(MemoryConsumer):
             hook()
         while self.callbacks:
             self.callbacks.pop(0)()
-        found = super().poll(0)
-        if found is None:
+        message = super().poll(0)
+        if message is None:
             self.clock.now += timeout
-        return found
+        return message
 
     def committed(self, partitions: Any, timeout: float) -> list[TopicPartition]:
         self.lookups.append(timeout)
@@ -131,7 +131,7 @@ class Reader:
             self.offsets.mark_committed(self.broker.commit(wanted, asynchronous=False) or ())
 
     def take(self, count: int, timeout: float = 0.5) -> list[Any]:
-        return [shown(each) for each in self.feed.take(count, timeout)]
+        return [shown(message) for message in self.feed.take(count, timeout)]
 
     def numbers(self, count: int = 100, timeout: float = 0.5) -> list[Any]:
         """The values handed out: a record's n, plain bytes, or an error's name."""
@@ -193,10 +193,10 @@ def reader_of_plain(count: int) -> tuple[Reader, list[bytes]]:
 
 
 def committed(kafka: MemoryKafka, offset: int, metadata: str | None = None) -> None:
-    found = TopicPartition("t", 0, offset)
+    partition = TopicPartition("t", 0, offset)
     if metadata is not None:
-        found = TopicPartition("t", 0, offset, metadata)
-    kafka.commit("group", [found])
+        partition = TopicPartition("t", 0, offset, metadata)
+    kafka.commit("group", [partition])
 
 
 # --- unwrapping -----------------------------------------------------------------------------------
@@ -208,8 +208,13 @@ def test_records_come_in_order_each_at_its_position() -> None:
 
 def test_a_record_knows_its_place_in_kafka() -> None:
     got = reader().feed.take(4, 1)
-    assert [(each.topic(), each.partition()) for each in got] == [P0] * 4
-    assert [(each.kafka_offset(), each.row()) for each in got] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert [(record.topic(), record.partition()) for record in got] == [P0] * 4
+    assert [(record.kafka_offset(), record.row()) for record in got] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+    ]
     assert got[0].leader_epoch() == 0
 
 
@@ -229,21 +234,21 @@ def test_a_record_that_is_kept_keeps_nothing_of_its_segment_but_itself() -> None
 
 def test_a_record_has_its_own_time() -> None:
     got = reader().feed.take(3, 1)
-    assert [each.timestamp() for each in got] == [(TIMESTAMP_CREATE_TIME, n) for n in range(3)]
+    assert [record.timestamp() for record in got] == [(TIMESTAMP_CREATE_TIME, n) for n in range(3)]
 
 
 def test_on_a_topic_of_append_times_a_record_has_the_brokers() -> None:
     class Stamped(Broker):
         def poll(self, timeout: float) -> Message | None:
-            found = super().poll(timeout)
-            if found is None:
+            fetched = super().poll(timeout)
+            if fetched is None:
                 return None
             return Message(
                 topic="t",
                 partition=0,
-                offset=found.offset(),
-                value=found.value(),
-                headers=found.headers(),
+                offset=fetched.offset(),
+                value=fetched.value(),
+                headers=fetched.headers(),
                 timestamp=(TIMESTAMP_LOG_APPEND_TIME, 99),
             )
 
@@ -384,7 +389,7 @@ def test_a_bad_segment_is_reported_once_and_the_next_is_delivered() -> None:
     put(kafka, [10, 11], damage=True)
     put(kafka, [20])
     got = reader(kafka).feed.take(100, 0.5)
-    assert [shown(each)[1] for each in got] == [0, 1, 2, "_BAD_MSG", 20]
+    assert [shown(message)[1] for message in got] == [0, 1, 2, "_BAD_MSG", 20]
     bad = got[3]
     assert bad.error().str().startswith("segment at t[0]@1: columnar.crc32 is ")
     assert (bad.topic(), bad.partition(), bad.kafka_offset()) == ("t", 0, 1)
@@ -417,7 +422,7 @@ def test_headers_that_cannot_be_read_are_reported_with_the_place(headers: Any, r
     kafka.append("t", 0, b"PAR1", headers=headers)
     put(kafka, [20])
     got = reader(kafka).feed.take(100, 0.5)
-    assert [shown(each)[1] for each in got] == [0, 1, 2, "_BAD_MSG", 20]
+    assert [shown(message)[1] for message in got] == [0, 1, 2, "_BAD_MSG", 20]
     assert got[3].error().str().startswith(f"segment at t[0]@1: {reason}")
 
 
@@ -656,8 +661,8 @@ def test_it_is_committed_and_nothing_is_read_again() -> None:
     assert one.numbers() == [1, 2]
     one.feed.skip_gaps()
     one.commit()
-    found = kafka.committed("group", "t", 0)
-    assert (found.offset, found.metadata) == (2, None)
+    stored = kafka.committed("group", "t", 0)
+    assert (stored.offset, stored.metadata) == (2, None)
     put(kafka, [3])
     assert Reader(kafka).begin(start(OFFSET_STORED)).numbers() == [3]
 
@@ -1006,10 +1011,10 @@ def test_a_rebalance_behind_an_event_is_heard_before_anything_else_is_handed_out
     served = one.broker.poll
 
     def poll(timeout: float) -> Message | None:
-        found = served(timeout)
-        if found is not None and found.error() is not None:
+        message = served(timeout)
+        if message is not None and message.error() is not None:
             one.broker.callbacks.append(lost)
-        return found
+        return message
 
     def lost() -> None:
         one.feed.revoke([P0])
@@ -1094,10 +1099,10 @@ def test_what_was_taken_is_returned_before_a_callback_raises() -> None:
 @pytest.mark.parametrize("nth", range(8))
 def test_a_callback_that_takes_a_record_inside_a_poll_loses_none(nth: int) -> None:
     one, sent = reader_of_plain(6)
-    found: list[Any] = []
-    one.broker.at_poll[nth] = lambda: found.extend(one.numbers(1, 0))
-    found += one.numbers()
-    assert found == sent
+    taken: list[Any] = []
+    one.broker.at_poll[nth] = lambda: taken.extend(one.numbers(1, 0))
+    taken += one.numbers()
+    assert taken == sent
     assert not one.broker.at_poll
 
 
@@ -1106,10 +1111,10 @@ def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() ->
     served = one.broker.poll
 
     def poll(timeout: float) -> Message | None:
-        found = served(timeout)
-        if found is None and not one.raised:
+        message = served(timeout)
+        if message is None and not one.raised:
             one.raised.append(RuntimeError("callback"))
-        return found
+        return message
 
     one.broker.poll = poll  # type: ignore[method-assign]
     assert one.numbers(10) == [0, 1, 2]
@@ -1121,17 +1126,17 @@ def test_with_records_in_hand_a_callbacks_exception_waits_for_the_next_call() ->
 def test_the_call_for_one_in_which_a_callback_raises_raises_it(nth: int) -> None:
     """It may poll several times: what is behind a plain message is fetched too."""
     one, sent = reader_of_plain(6)
-    found: list[Any] = []
+    taken: list[Any] = []
     one.broker.at_poll[nth] = lambda: one.raised.append(RuntimeError("callback"))
 
     def take_all() -> None:
         while True:
-            found.extend(one.numbers(1))
+            taken.extend(one.numbers(1))
             assert not one.raised
 
     with pytest.raises(RuntimeError, match="callback"):
         take_all()
-    assert found + one.numbers() == sent
+    assert taken + one.numbers() == sent
 
 
 def test_what_a_callback_raises_does_not_wait_for_a_message() -> None:
@@ -1282,9 +1287,9 @@ def test_a_partition_resumed_by_the_user_while_much_is_held_is_held_back_again(
 
 def test_segments_come_whole_and_verified() -> None:
     one = reader(threes(2))
-    found = [one.feed.segment(1), one.feed.segment(1)]
-    assert [each.kafka_offset for each in found] == [0, 1]
-    assert [each.to_table(["n"]).to_pydict() for each in found] == [
+    segments = [one.feed.segment(1), one.feed.segment(1)]
+    assert [whole.kafka_offset for whole in segments] == [0, 1]
+    assert [whole.to_table(["n"]).to_pydict() for whole in segments] == [
         {"n": [0, 1, 2]},
         {"n": [10, 11, 12]},
     ]
@@ -1301,8 +1306,8 @@ def test_a_segment_handed_out_counts_as_delivered() -> None:
 def test_a_row_of_a_segment_handed_out_whole_can_be_committed() -> None:
     one = reader(threes(2))
     one.feed.segment(1)
-    found = one.offsets.committable(start(at(0, 1)))
-    assert (found.offset, found.metadata) == (0, "1:2:p-0")
+    committable = one.offsets.committable(start(at(0, 1)))
+    assert (committable.offset, committable.metadata) == (0, "1:2:p-0")
 
 
 def test_a_partly_read_segment_is_handed_out_whole_again() -> None:
@@ -1396,18 +1401,18 @@ def build() -> tuple[MemoryKafka, dict[tuple[str, int], list[Entry]]]:
     kafka = threes(0)
     entries: dict[tuple[str, int], list[Entry]] = {}
     for partition, shapes in enumerate(SHAPES):
-        found = entries["t", partition] = []
+        of_partition = entries["t", partition] = []
         for offset, shape in enumerate(shapes):
             first = partition * 1000 + offset * 10
             if shape == "plain":
                 kafka.append("t", partition, b"plain %d" % first)
-                found.append(Entry(offset, 0, 1, b"plain %d" % first))
+                of_partition.append(Entry(offset, 0, 1, b"plain %d" % first))
             elif shape == "bad":
                 put(kafka, [first], partition=partition, damage=True)
-                found.append(Entry(offset, 0, 1, "_BAD_MSG"))
+                of_partition.append(Entry(offset, 0, 1, "_BAD_MSG"))
             else:
                 put(kafka, range(first, first + shape), partition=partition)
-                found += [Entry(offset, row, shape, first + row) for row in range(shape)]
+                of_partition += [Entry(offset, row, shape, first + row) for row in range(shape)]
     return kafka, entries
 
 
@@ -1438,7 +1443,7 @@ class Reading(RuleBasedStateMachine):
         """Check that it is its partition's next entry, and go on."""
         key = message.topic(), message.partition()
         if key in self.unresolved:  # what the group has committed of all such is known now
-            self.known |= {each: self.stored[each] for each in self.unresolved}
+            self.known |= {unknown: self.stored[unknown] for unknown in self.unresolved}
             self.unresolved.clear()
         assert key not in self.paused
         entry = self.entries[key][self.cursor[key]]
@@ -1448,10 +1453,10 @@ class Reading(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 6))
     def take(self, count: int) -> None:
-        found = self.reader.feed.take(count, 0.3)
-        for message in found:
+        messages = self.reader.feed.take(count, 0.3)
+        for message in messages:
             self.expect(message)
-        if len(found) < count:
+        if len(messages) < count:
             for key in {P0, P1} - self.paused:
                 assert self.cursor[key] == len(self.entries[key])
 
@@ -1483,7 +1488,7 @@ class Reading(RuleBasedStateMachine):
     @rule()
     def take_a_segment(self) -> None:
         try:
-            found = self.reader.feed.segment(0.3)
+            whole = self.reader.feed.segment(0.3)
         except SegmentError:
             [key] = [key for key in (P0, P1) if self.is_next(key, "_BAD_MSG")]
             self.cursor[key] += 1
@@ -1493,13 +1498,13 @@ class Reading(RuleBasedStateMachine):
             plain = [key for key in (P0, P1) if self.is_next(key, bytes)]
             assert plain  # it stays where it is
             return
-        if found is None:
+        if whole is None:
             return
-        key = found.topic, found.partition
-        at_offset = [each for each in self.entries[key] if each.offset == found.kafka_offset]
-        assert found.to_table(["n"])["n"].to_pylist() == [each.value for each in at_offset]
+        key = whole.topic, whole.partition
+        at_offset = [entry for entry in self.entries[key] if entry.offset == whole.kafka_offset]
+        assert whole.to_table(["n"])["n"].to_pylist() == [entry.value for entry in at_offset]
         entry = self.entries[key][self.cursor[key]]
-        assert (key in self.paused, entry.offset) == (False, found.kafka_offset)
+        assert (key in self.paused, entry.offset) == (False, whole.kafka_offset)
         self.cursor[key] = self.entries[key].index(at_offset[-1]) + 1
         self.moved[key] = self.cursor[key]
 
@@ -1557,7 +1562,7 @@ class Reading(RuleBasedStateMachine):
 
     def first_of(self, key: tuple[str, int], index: int) -> int:
         offset = self.entries[key][index].offset
-        return min(i for i, each in enumerate(self.entries[key]) if each.offset == offset)
+        return min(i for i, entry in enumerate(self.entries[key]) if entry.offset == offset)
 
     @rule(forget=st.booleans())
     def restart(self, *, forget: bool) -> None:

@@ -140,8 +140,10 @@ def test_a_consumer_reports_what_is_over_its_limits_and_goes_on(
 ) -> None:
     reading = consumer(kafka, columnar_decode=decode, columnar_max_rows=10)
     before = len(psutil.Process().children())
-    found = reading.consume(7, 30)
-    values = [each.value()["n"] if each.error() is None else each.error() for each in found]
+    messages = reading.consume(7, 30)
+    values = [
+        message.value()["n"] if message.error() is None else message.error() for message in messages
+    ]
     assert values[:3] + values[4:] == [0, 1, 2, 20, 21, 22]
     assert values[3].code() == SegmentError.code
     assert values[3].str() == (
@@ -149,7 +151,7 @@ def test_a_consumer_reports_what_is_over_its_limits_and_goes_on(
         "only a consumer can raise it"
     )
     assert len(psutil.Process().children()) == before + (decode == "isolated")
-    reading.commit(found[3])
+    reading.commit(messages[3])
     reading.close()
     assert len(psutil.Process().children()) == before
 
@@ -171,7 +173,7 @@ def test_a_consumer_names_a_type_that_it_does_not_take_and_goes_on(decode: str) 
     reading = consumer(kafka, columnar_decode=decode)
     first, *rest = reading.consume(4, 30)
     assert (first.error().code(), first.error().str()) == (SegmentError.code, said)
-    assert [each.value()["n"] for each in rest] == [10, 11, 12]
+    assert [message.value()["n"] for message in rest] == [10, 11, 12]
     reading.seek(TopicPartition("t", 0, 0))
     with pytest.raises(SegmentError, match=re.escape(said)):
         reading.poll_segment(30).to_table()
@@ -216,6 +218,6 @@ def test_a_hostile_topic_in_a_child_is_a_stream_of_reports() -> None:
     bombs = list(hostile.BOMBS.values())
     some = places(len(bombs))
     cases = (bombs[place]() for place in some)
-    found = hostile.consume(hostile.ordinary("zstd"), cases, decoder=decoder)
+    counts = hostile.consume(hostile.ordinary("zstd"), cases, decoder=decoder)
     decoder.close()
-    assert found == {"neighbours": len(some) + 1, "reported": len(some)}
+    assert counts == {"neighbours": len(some) + 1, "reported": len(some)}

@@ -83,16 +83,16 @@ def put(kafka: MemoryKafka, partition: int, rows: int, *, damage: bool = False) 
 @pytest.fixture(scope="module")
 def kafka() -> MemoryKafka:
     """Segments, plain messages and a bad segment; row 2 of 3 is committed of the second."""
-    found = MemoryKafka()
-    found.create_topic("t", 2)
+    memory = MemoryKafka()
+    memory.create_topic("t", 2)
     for partition in (0, 1):
-        put(found, partition, 3)
-        put(found, partition, 2, damage=partition == 1)
-        found.append("t", partition, b"a")
-        found.append("t", partition, b"b")
-        put(found, partition, 2)
-    found.commit("group", [TopicPartition("t", 1, 0, "1:2:p-0")])
-    return found
+        put(memory, partition, 3)
+        put(memory, partition, 2, damage=partition == 1)
+        memory.append("t", partition, b"a")
+        memory.append("t", partition, b"b")
+        put(memory, partition, 2)
+    memory.commit("group", [TopicPartition("t", 1, 0, "1:2:p-0")])
+    return memory
 
 
 class Broker(MemoryConsumer):
@@ -105,9 +105,9 @@ class Broker(MemoryConsumer):
         return self._now
 
     def poll(self, timeout: float) -> Message | None:
-        found = super().poll(0)
+        message = super().poll(0)
         self._now = sum((self._now, timeout))  # a call, after which signals are heard
-        return found
+        return message
 
 
 class Decoded:
@@ -171,46 +171,46 @@ class Reader:
     def check(self) -> None:
         """What counts as handed out, and so may be committed, is what was handed out."""
         self.feed.skip_gaps()
-        after = {key: found[-1][0] + 1 for key, found in self.found.items() if found}
+        after = {key: records[-1][0] + 1 for key, records in self.found.items() if records}
         assert self.feed.offsets.delivered == after
 
     def take(self, count: int) -> int:
-        found = self.interrupter.run(partial(self.feed.take, count, 0.2))
-        for each in found:
-            error = each.error()
+        messages = self.interrupter.run(partial(self.feed.take, count, 0.2))
+        for message in messages:
+            error = message.error()
             if error is None or error.code() != KafkaError._PARTITION_EOF:
-                value = each.value() if error is None else error.name()
+                value = message.value() if error is None else error.name()
                 value = value["n"] if isinstance(value, dict) else value
-                self.found["t", each.partition()].append((each.offset(), value))
-        return len(found)
+                self.found["t", message.partition()].append((message.offset(), value))
+        return len(messages)
 
     def skip_gaps(self) -> None:
         self.interrupter.run(self.feed.skip_gaps)
 
     def segment(self) -> None:
         try:
-            found = self.interrupter.run(partial(self.feed.segment, 0.2))
+            whole = self.interrupter.run(partial(self.feed.segment, 0.2))
         except KafkaException as error:
             if not self.note(error):
                 self.take(1)  # a plain message
             return
-        if found is not None:
-            at = self.found["t", found.partition]
+        if whole is not None:
+            at = self.found["t", whole.partition]
             done = at[-1][0] if at else FIRST - 1
-            records = enumerate(found.to_table(["n"])["n"].to_pylist(), found.offset)
+            records = enumerate(whole.to_table(["n"])["n"].to_pylist(), whole.offset)
             at.extend(record for record in records if record[0] > done)
 
     def table(self, count: int) -> None:
         try:
-            found = self.interrupter.run(partial(self._table, count))
+            rows = self.interrupter.run(partial(self._table, count))
         except KafkaException as error:
             self.note(error)
         else:
-            self.note_rows(found)
+            self.note_rows(rows)
 
     def _table(self, count: int) -> pa.Table | None:
-        found = self.tables.find(request(count), 0.2)
-        return None if found is None else found.take()
+        found_table = self.tables.find(request(count), 0.2)
+        return None if found_table is None else found_table.take()
 
     def stream(self, count: int) -> None:
         """Read batches, as many; of each stream the first waits until the schema is known."""
@@ -300,7 +300,7 @@ def test_wherever_it_is_interrupted_each_record_comes_once(
     monkeypatch.setattr(segment_module, "_SLICE_ROWS", 2)
     expected = Reader(kafka, set())
     expected.play(script)
-    assert [[value for _, value in found] for found in expected.found.values()] == [
+    assert [[value for _, value in records] for records in expected.found.values()] == [
         [1, 2, 100, 101, b"a", b"b", 400, 401],
         [1, 2, "_BAD_MSG", b"a", b"b", 400, 401],
     ]

@@ -23,9 +23,9 @@ from columnar_kafka.testing.memory import MemoryConsumer
 def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     """One whose messages are fetched when there is none to hand out, and not by time."""
     monkeypatch.setattr(poller, "SERVE_EVERY", 1e9)
-    found = FakeKafka()
-    found.create_topic("t", 2)
-    return found
+    fake = FakeKafka()
+    fake.create_topic("t", 2)
+    return fake
 
 
 def plain(kafka: FakeKafka, count: int, partition: int = 0) -> None:
@@ -35,8 +35,8 @@ def plain(kafka: FakeKafka, count: int, partition: int = 0) -> None:
 
 def lag(consumer: Any) -> tuple[int, int, bool]:
     """The lag of partition 0: messages, records, and whether they are exact."""
-    [found] = consumer.lag([TopicPartition("t", 0)])
-    return found.messages, found.records, found.is_exact
+    [partition_lag] = consumer.lag([TopicPartition("t", 0)])
+    return partition_lag.messages, partition_lag.records, partition_lag.is_exact
 
 
 def take(consumer: Any, count: int) -> None:
@@ -107,7 +107,7 @@ def test_a_partition_of_which_nothing_is_known_is_as_others_of_its_topic(kafka) 
     for _ in range(3):
         put(kafka, numbers(0, 7), partition=1)
     consumer = kafka.Consumer(CONFIG)
-    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
+    consumer.assign([TopicPartition("t", partition, 0) for partition in (0, 1)])
     consumer.pause([TopicPartition("t", 1)])
     take(consumer, 10)
     assert consumer.lag() == [Lag("t", 0, 0, 0, is_exact=True), Lag("t", 1, 3, 30, is_exact=False)]
@@ -185,9 +185,9 @@ def test_records_are_handed_out_while_kafka_is_asked(kafka, monkeypatch) -> None
 
     monkeypatch.setattr(MemoryConsumer, "watermarks", ask)
     assert lag(consumer) == (2, 2, False)  # as it was before the question
-    [found] = taken
-    assert found is not None
-    assert found.value() == b"plain"
+    [message] = taken
+    assert message is not None
+    assert message.value() == b"plain"
 
 
 def test_all_that_is_assigned_is_told_of(kafka) -> None:
@@ -195,17 +195,21 @@ def test_all_that_is_assigned_is_told_of(kafka) -> None:
     plain(kafka, 3, partition=1)
     consumer = kafka.Consumer(CONFIG)
     assert consumer.lag() == []
-    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
-    assert [(each.partition, each.messages) for each in consumer.lag()] == [(0, 2), (1, 3)]
+    consumer.assign([TopicPartition("t", partition, 0) for partition in (0, 1)])
+    assert [
+        (partition_lag.partition, partition_lag.messages) for partition_lag in consumer.lag()
+    ] == [(0, 2), (1, 3)]
 
 
 def test_a_partition_that_is_named_twice_is_told_of_twice(kafka) -> None:
     plain(kafka, 2)
     plain(kafka, 3, partition=1)
-    named = [TopicPartition("t", each) for each in (1, 0, 1)]
+    named = [TopicPartition("t", partition) for partition in (1, 0, 1)]
     consumer = kafka.Consumer(CONFIG)
-    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
-    assert [(each.partition, each.messages) for each in consumer.lag(named)] == [
+    consumer.assign([TopicPartition("t", partition, 0) for partition in (0, 1)])
+    assert [
+        (partition_lag.partition, partition_lag.messages) for partition_lag in consumer.lag(named)
+    ] == [
         (1, 3),
         (0, 2),
         (1, 3),

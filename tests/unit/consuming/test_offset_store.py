@@ -17,8 +17,8 @@ def at(offset: int, row: int = 0, rows: int = 1) -> int:
     return position.pack(offset, row, rows)
 
 
-def shown(each: TopicPartition) -> tuple[str, int, int, str | None]:
-    return each.topic, each.partition, each.offset, each.metadata
+def shown(partition: TopicPartition) -> tuple[str, int, int, str | None]:
+    return partition.topic, partition.partition, partition.offset, partition.metadata
 
 
 def place(position_: int, metadata: str | None = None) -> TopicPartition:
@@ -29,18 +29,18 @@ def place(position_: int, metadata: str | None = None) -> TopicPartition:
 
 def offset_store(*, auto_store: bool = True, segments: dict[int, int] | None = None) -> OffsetStore:
     """An offset store that has seen segments of so many rows at these offsets."""
-    found = OffsetStore(auto_store=auto_store)
+    store = OffsetStore(auto_store=auto_store)
     for offset, rows in (segments or {}).items():
-        found.opened(KEY, offset, f"p-{offset}", rows)
-    return found
+        store.opened(KEY, offset, f"p-{offset}", rows)
+    return store
 
 
 # --- positions as offsets -------------------------------------------------------------------------
 
 
 def test_a_position_inside_a_known_segment_keeps_its_row_in_the_metadata() -> None:
-    found = offset_store(segments={7: 10}).committable(place(at(7, 4, 10)))
-    assert shown(found) == ("t", 3, 7, "1:6:p-7")
+    committable = offset_store(segments={7: 10}).committable(place(at(7, 4, 10)))
+    assert shown(committable) == ("t", 3, 7, "1:6:p-7")
 
 
 @pytest.mark.parametrize(
@@ -58,18 +58,18 @@ def test_a_position_inside_a_known_segment_keeps_its_row_in_the_metadata() -> No
 def test_a_position_between_segments_is_an_offset_without_metadata(
     position_: int, offset: int
 ) -> None:
-    found = offset_store(segments={7: 10}).committable(place(position_))
-    assert shown(found) == ("t", 3, offset, None)
+    committable = offset_store(segments={7: 10}).committable(place(position_))
+    assert shown(committable) == ("t", 3, offset, None)
 
 
 def test_the_first_of_the_most_rows_is_its_offsets_start() -> None:
-    found = offset_store(segments={7: MAX_ROWS}).committable(place(at(7, 0, MAX_ROWS)))
-    assert shown(found) == ("t", 3, 7, None)
+    committable = offset_store(segments={7: MAX_ROWS}).committable(place(at(7, 0, MAX_ROWS)))
+    assert shown(committable) == ("t", 3, 7, None)
 
 
 def test_the_second_of_the_most_rows_is_inside() -> None:
-    found = offset_store(segments={7: MAX_ROWS}).committable(place(at(7, 1, MAX_ROWS)))
-    assert shown(found) == ("t", 3, 7, "1:1048575:p-7")
+    committable = offset_store(segments={7: MAX_ROWS}).committable(place(at(7, 1, MAX_ROWS)))
+    assert shown(committable) == ("t", 3, 7, "1:1048575:p-7")
 
 
 def test_a_position_inside_an_unknown_segment_is_its_start() -> None:
@@ -110,8 +110,8 @@ def test_metadata_that_is_given_is_kept_where_it_is_true(
     position_: int, metadata: str, kept: str | None
 ) -> None:
     """A row left over from another position would skip rows on resume."""
-    found = offset_store(segments={7: 10}).committable(place(position_, metadata))
-    assert found.metadata == kept
+    committable = offset_store(segments={7: 10}).committable(place(position_, metadata))
+    assert committable.metadata == kept
 
 
 @pytest.mark.parametrize("special", [-1, -2, -1000, -1001])
@@ -120,8 +120,8 @@ def test_special_offsets_pass_unchanged(special: int) -> None:
 
 
 def test_a_segment_of_another_partition_is_another_segment() -> None:
-    found = offset_store(segments={7: 10}).committable(TopicPartition("t", 4, at(7, 4, 10)))
-    assert shown(found) == ("t", 4, 7, None)
+    committable = offset_store(segments={7: 10}).committable(TopicPartition("t", 4, at(7, 4, 10)))
+    assert shown(committable) == ("t", 4, 7, None)
 
 
 def test_a_thousand_segments_are_remembered_and_the_oldest_forgotten() -> None:
@@ -133,8 +133,8 @@ def test_a_thousand_segments_are_remembered_and_the_oldest_forgotten() -> None:
 
 def test_many_positions_at_once() -> None:
     given = [TopicPartition("t", 3, at(7, 4, 10)), TopicPartition("u", 0, at(2))]
-    found = offset_store(segments={7: 10}).committables(given)
-    assert list(map(shown, found)) == [("t", 3, 7, "1:6:p-7"), ("u", 0, 2, None)]
+    committables = offset_store(segments={7: 10}).committables(given)
+    assert list(map(shown, committables)) == [("t", 3, 7, "1:6:p-7"), ("u", 0, 2, None)]
 
 
 def test_what_was_committed_comes_back_as_positions() -> None:
@@ -144,14 +144,19 @@ def test_what_was_committed_comes_back_as_positions() -> None:
         TopicPartition("t", 2, 7),
         TopicPartition("t", 3, OFFSET_INVALID),
     ]
-    found = to_positions(given)
-    assert [each.offset for each in found] == [at(7, 4, 10), 7 * MAX_ROWS, 7 * MAX_ROWS, -1001]
+    positions = to_positions(given)
+    assert [partition.offset for partition in positions] == [
+        at(7, 4, 10),
+        7 * MAX_ROWS,
+        7 * MAX_ROWS,
+        -1001,
+    ]
     assert to_positions(None) == []
 
 
 def test_an_offset_that_kafka_never_had_is_no_reason_to_fail() -> None:
-    [found] = to_positions([TopicPartition("t", 0, (1 << 63) - 1, "1:6:p-7")])
-    assert found.offset == (1 << 63) - 1
+    [partition] = to_positions([TopicPartition("t", 0, (1 << 63) - 1, "1:6:p-7")])
+    assert partition.offset == (1 << 63) - 1
 
 
 def test_a_partition_is_known_by_topic_and_number() -> None:
@@ -226,9 +231,9 @@ def test_what_was_handed_out_is_committed_with_its_leaders_epoch() -> None:
     known = offset_store()
     known.hand_out({}, {KEY: 5})
     known.delivered[KEY] = at(7) + 1
-    assert [each.leader_epoch for each in known.uncommitted()] == [5]
+    assert [partition.leader_epoch for partition in known.uncommitted()] == [5]
     known.hand_out({}, {KEY: None})
-    assert [each.leader_epoch for each in known.uncommitted()] == [None]
+    assert [partition.leader_epoch for partition in known.uncommitted()] == [None]
 
 
 def test_only_the_partitions_asked_for() -> None:
@@ -258,8 +263,8 @@ def test_group_metadata_turns_positions_into_offsets_with_the_rows() -> None:
     inner = object()
     group = GroupMetadata(inner, offset_store(segments={7: 10}).committables)
     assert group.inner is inner
-    [found] = group.offsets([TopicPartition("t", 3, at(7, 4, 10))])
-    assert shown(found) == ("t", 3, 7, "1:6:p-7")
+    [committable] = group.offsets([TopicPartition("t", 3, at(7, 4, 10))])
+    assert shown(committable) == ("t", 3, 7, "1:6:p-7")
 
 
 def test_a_stock_producer_refuses_our_group_metadata() -> None:

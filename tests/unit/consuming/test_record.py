@@ -103,10 +103,10 @@ def twins(draw: st.DrawFn) -> tuple[Any, Any]:
 
 def outcome(message: Any, name: str) -> Any:
     try:
-        found = bool(message) if name == "bool" else getattr(message, name)()
+        result = bool(message) if name == "bool" else getattr(message, name)()
     except TypeError as error:  # the length of what has none
         return str(error)
-    return found, type(found)
+    return result, type(result)
 
 
 @given(twins())
@@ -165,7 +165,9 @@ def test_a_message_that_lacks_something_is_compared_to_one_that_has_it(name, val
     """Before 2.16 confluent-kafka's comparison is a SystemError."""
     whole, lacks, none = Message(**{name: value}), Message(), Message()
     getattr(none, f"set_{name}")(None)
-    assert [each == other for each in (whole, lacks, none) for other in (whole, lacks, none)] == [
+    assert [
+        message == other for message in (whole, lacks, none) for other in (whole, lacks, none)
+    ] == [
         *[True, False, False],
         *[False, True, True],
         *[False, True, True],
@@ -199,12 +201,12 @@ def test_a_plain_message_keeps_everything_but_its_offset() -> None:
         latency=0.5,
         leader_epoch=4,
     )
-    found = plain_message(source)
-    assert found.offset() == 8 * MAX_ROWS - 1
-    assert (found.kafka_offset(), found.row()) == (7, 0)
+    message = plain_message(source)
+    assert message.offset() == 8 * MAX_ROWS - 1
+    assert (message.kafka_offset(), message.row()) == (7, 0)
     for name in ("topic", "partition", "key", "value", "headers", "timestamp", "latency",
                  "leader_epoch", "error"):  # fmt: skip
-        assert getattr(found, name)() == getattr(source, name)(), name
+        assert getattr(message, name)() == getattr(source, name)(), name
 
 
 @pytest.mark.parametrize("value", [None, b""])
@@ -216,18 +218,24 @@ def test_an_empty_value_and_none_stay_apart(value: bytes | None) -> None:
 def test_the_end_of_a_partition_points_at_the_next_offsets_start() -> None:
     end = KafkaError(KafkaError._PARTITION_EOF)
     source = confluent_kafka.Message(topic="t", partition=3, offset=7, error=end)
-    found = plain_message(source)
-    assert found.offset() == 7 * MAX_ROWS
-    assert found.error() == end
-    assert found.kafka_offset() == 7
+    message = plain_message(source)
+    assert message.offset() == 7 * MAX_ROWS
+    assert message.error() == end
+    assert message.kafka_offset() == 7
 
 
 def test_an_event_of_no_partition_stays_without_a_place() -> None:
     source = confluent_kafka.Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    found = plain_message(source)
-    places = (found.topic(), found.partition(), found.offset(), found.kafka_offset(), found.row())
+    message = plain_message(source)
+    places = (
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.kafka_offset(),
+        message.row(),
+    )
     assert places == (None, None, None, None, None)
-    assert found.error().code() == KafkaError._ALL_BROKERS_DOWN
+    assert message.error().code() == KafkaError._ALL_BROKERS_DOWN
 
 
 # --- reports --------------------------------------------------------------------------------------
@@ -254,10 +262,10 @@ def report(index: int, *, offset: int | None = 7, **more: Any) -> Any:
 
 
 def test_a_report_shows_its_own_record() -> None:
-    found = report(4)
-    assert (found.value(), found.key(), found.headers()) == ({"n": 4}, b"k4", [("h", b"4")])
-    assert found.timestamp() == (1, 104)
-    assert (found.topic(), found.partition(), found.error()) == ("t", 3, None)
+    message = report(4)
+    assert (message.value(), message.key(), message.headers()) == ({"n": 4}, b"k4", [("h", b"4")])
+    assert message.timestamp() == (1, 104)
+    assert (message.topic(), message.partition(), message.error()) == ("t", 3, None)
 
 
 def test_a_report_is_at_its_records_position() -> None:
@@ -267,16 +275,16 @@ def test_a_report_is_at_its_records_position() -> None:
 
 def test_a_report_without_an_offset_has_none() -> None:
     error = KafkaError(KafkaError._MSG_TIMED_OUT)
-    found = report(4, offset=None, error=error)
-    assert (found.offset(), found.kafka_offset(), found.row()) == (None, None, None)
-    assert found.error() == error
-    assert found.value() == {"n": 4}
+    message = report(4, offset=None, error=error)
+    assert (message.offset(), message.kafka_offset(), message.row()) == (None, None, None)
+    assert message.error() == error
+    assert message.value() == {"n": 4}
 
 
 def test_a_report_has_its_segments_latency_and_epoch() -> None:
     acknowledged = confluent_kafka.Message(topic="t", latency=0.25, leader_epoch=4)
-    found = report(4, acknowledged=acknowledged)
-    assert (found.latency(), found.leader_epoch()) == (0.25, 4)
+    message = report(4, acknowledged=acknowledged)
+    assert (message.latency(), message.leader_epoch()) == (0.25, 4)
     assert (report(4).latency(), report(4).leader_epoch()) == (None, None)
 
 

@@ -123,8 +123,8 @@ def test_a_handler_that_produces_flushes_or_purges_does_so_between_two_rows(
     produced = next(nested)
     assert errors == []
     assert produced > 20
-    found = [value["n"] for value in reports if "n" in value]
-    assert sorted(found) == [*range(-produced, 0), *range(20_001)]
+    numbers = [value["n"] for value in reports if "n" in value]
+    assert sorted(numbers) == [*range(-produced, 0), *range(20_001)]
     assert sorted(value["other"] for value in reports if "other" in value) == [*range(produced)]
 
 
@@ -350,8 +350,8 @@ def test_finalizers_may_produce_while_numbers_become_decimals(
         producer.flush()
     produced = next(made)
     assert errors == []
-    found = sorted(value["n"] for value in reports)
-    assert found == [*range(-produced, 0), *range(500)]
+    numbers = sorted(value["n"] for value in reports)
+    assert numbers == [*range(-produced, 0), *range(500)]
 
 
 def test_a_class_that_is_named_like_pythons_own_zones_is_none() -> None:
@@ -388,10 +388,10 @@ def test_a_class_that_is_named_like_pythons_own_zones_is_none() -> None:
     ],
 )
 def test_what_a_row_calls_is_written_in_c_and_nobody_can_replace_it(cls: type, method: str) -> None:
-    found = vars(cls)[method]
-    assert type(found) in (types.MethodDescriptorType, types.WrapperDescriptorType)
+    descriptor = vars(cls)[method]
+    assert type(descriptor) in (types.MethodDescriptorType, types.WrapperDescriptorType)
     with pytest.raises(TypeError, match="immutable"):
-        setattr(cls, method, found)
+        setattr(cls, method, descriptor)
 
 
 DAEMONS = """

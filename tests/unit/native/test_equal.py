@@ -35,8 +35,8 @@ def test_random_records_of_random_types(seed: int) -> None:
         }
         for row in source.rows[:30]
     ]
-    found, expected = produced_on_both_paths(source.schema, calls)
-    assert found == expected
+    produced, expected = produced_on_both_paths(source.schema, calls)
+    assert produced == expected
 
 
 class Attributes:
@@ -86,5 +86,5 @@ def test_dicts_of_every_kind() -> None:
     calls = [
         {"value": row, "timestamp": 1, "partition": 0} for row in [*dicts(), *reversed(dicts())]
     ]
-    found, expected = produced_on_both_paths(schema, calls)
-    assert found == expected
+    produced, expected = produced_on_both_paths(schema, calls)
+    assert produced == expected

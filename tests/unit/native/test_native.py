@@ -141,15 +141,17 @@ def test_usual_records_never_leave_the_core(
     assert reports == [None] * (ROWS if has_parts else 0)
     with Consumer(servers | {"group.id": topic}) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        found: list[Any] = []
-        eventually(lambda: found.extend(consumer.consume(ROWS, 0.1)) or len(found) >= ROWS)
+        messages: list[Any] = []
+        eventually(lambda: messages.extend(consumer.consume(ROWS, 0.1)) or len(messages) >= ROWS)
         consumer.seek(TopicPartition(topic, 0, OFFSET_BEGINNING))
         assert consumer.consume_arrow(ROWS, 10).num_rows == ROWS
-    assert [message.value() for message in found] == rows
+    assert [message.value() for message in messages] == rows
     if has_parts:
-        assert [message.key() for message in found] == [b"k%d" % (n % 10) for n in range(ROWS)]
-        assert [message.timestamp()[1] for message in found] == [1000 + n for n in range(ROWS)]
-        assert [message.headers() for message in found] == [[("h", b"%d" % n)] for n in range(ROWS)]
+        assert [message.key() for message in messages] == [b"k%d" % (n % 10) for n in range(ROWS)]
+        assert [message.timestamp()[1] for message in messages] == [1000 + n for n in range(ROWS)]
+        assert [message.headers() for message in messages] == [
+            [("h", b"%d" % n)] for n in range(ROWS)
+        ]
 
 
 def test_the_first_record_of_a_batch_does_not_leave_the_core_either(
@@ -279,8 +281,8 @@ def test_it_says_whether_it_is_on_and_why_not() -> None:
         run("from columnar_kafka import native; native.core", COLUMNAR_KAFKA_NATIVE="0")
     assert "AttributeError: the native core is off: COLUMNAR_KAFKA_NATIVE=0" in raised.value.stderr
     missing = "import sys; sys.modules['columnar_kafka.native._core'] = None; "
-    found = run(missing + code, COLUMNAR_KAFKA_NATIVE="")
-    assert found.startswith("False this installation has no native core for this platform (")
+    output = run(missing + code, COLUMNAR_KAFKA_NATIVE="")
+    assert output.startswith("False this installation has no native core for this platform (")
 
 
 def test_produce_looks_the_same_with_the_core() -> None:
@@ -426,8 +428,8 @@ def test_texts_of_refused_rows_are_forgotten() -> None:
         assert not batch.append((text, "no number"), None, 1, None, None, usage)
     for n, text in enumerate(texts):
         assert batch.append((text, n), None, 1, None, None, usage)
-    found = batch.seal().values(60, 120)
-    assert found == [{"text": text, "n": n} for n, text in enumerate(texts)]
+    values = batch.seal().values(60, 120)
+    assert values == [{"text": text, "n": n} for n, text in enumerate(texts)]
 
 
 def test_an_encoding_is_chosen_when_a_column_has_its_first_values() -> None:
@@ -553,12 +555,12 @@ def test_batches_that_use_the_memory_of_reported_ones_have_only_their_own_rows()
                 producer.produce("t", row, key=str(n) if n % 2 else None, headers=headers)
             assert producer.flush(10) == 0
     for rows, message in zip(rounds, kafka.messages("t"), strict=True):
-        found = [*segment_of(message).records()]
-        assert [record.value for record in found] == rows
+        records = [*segment_of(message).records()]
+        assert [record.value for record in records] == rows
         keys = [b"%d" % n if n % 2 else None for n in range(len(rows))]
-        assert [record.key for record in found] == keys
+        assert [record.key for record in records] == keys
         headers = [[("h", b"%d" % n)] if n % 4 == 3 else None for n in range(len(rows))]
-        assert [record.headers for record in found] == headers
+        assert [record.headers for record in records] == headers
 
 
 def test_records_stay_behind_one_that_only_python_can_judge() -> None:

@@ -258,7 +258,7 @@ def test_slices_are_cut_by_rows_and_by_bytes() -> None:
     assert slices[0][0] == 17
     assert [row["s"] for _, values in slices for row in values] == table["s"].to_pylist()[17:]
     assert max(len(values) for _, values in slices) <= 4096
-    assert sum(len(each["s"]) for each in slices[0][1]) <= 4 << 20
+    assert sum(len(row["s"]) for row in slices[0][1]) <= 4 << 20
 
 
 @pytest.mark.parametrize(("wanted", "rows"), [(1, 512), (1_000, 1_000), (100_000, 4_096)])
@@ -267,8 +267,8 @@ def test_a_slice_has_as_many_rows_as_are_wanted_together(wanted: int, rows: int)
     segment = Segment(
         topic="t", partition=0, offset=0, headers=headers, value=value, decoder=Decoder()
     )
-    found = [(row, len(columns.values)) for row, columns in record_slices(segment, 0, wanted)]
-    assert found == [(row, min(rows, 5_000 - row)) for row in range(0, 5_000, rows)]
+    slices = [(row, len(columns.values)) for row, columns in record_slices(segment, 0, wanted)]
+    assert slices == [(row, min(rows, 5_000 - row)) for row in range(0, 5_000, rows)]
 
 
 def test_equal_texts_of_a_segment_are_one_object() -> None:
@@ -399,9 +399,9 @@ def test_no_limit_is_wider_than_arrows(seed: int) -> None:
         max_decoded_bytes=int(10 ** rng.uniform(3, 5.3)), max_values=rng.randint(250, 999)
     )
     decoder = Decoder(options)
-    found = read(sent.headers, sent.value, decoder)
+    result = read(sent.headers, sent.value, decoder)
     if decoder.native:
-        assert found == read(sent.headers, sent.value, ByArrow(options))
+        assert result == read(sent.headers, sent.value, ByArrow(options))
         assert_same_tables(sent.headers, sent.value, options=options)
 
 
@@ -479,8 +479,8 @@ def assert_equal_or_left(original: hostile.Sent, cases: Iterator[hostile.Sent]) 
     expected = read(original.headers(), original.value, decoder)
     for case in cases:
         before = decoder.native
-        found = read(case.headers(), case.value, decoder)
+        result = read(case.headers(), case.value, decoder)
         if decoder.native > before:
-            assert found == read(case.headers(), case.value, arrow)
+            assert result == read(case.headers(), case.value, arrow)
             assert_same_tables(case.headers(), case.value)
     assert read(original.headers(), original.value, decoder) == expected

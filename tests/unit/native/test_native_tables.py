@@ -46,9 +46,9 @@ def received(sent: hostile.Sent, own: InlineDecoder) -> Segment:
 
 def is_same(table: pa.Table, columns: list[str] | None = None) -> bool:
     """Compare what is read of a segment with these columns; return whether it is read natively."""
-    found = segment(table)
-    headers = headers_of(header_of(table), bytes(found.bytes))
-    return assert_same_tables(headers, bytes(found.bytes), columns)
+    made = segment(table)
+    headers = headers_of(header_of(table), bytes(made.bytes))
+    return assert_same_tables(headers, bytes(made.bytes), columns)
 
 
 def names_in(schema: pa.Schema) -> Iterable[str]:
@@ -141,8 +141,8 @@ def test_required_values_below_a_null_are_zeros() -> None:
     rows = [{"n": 7, "s": "x", "l": [1]}, None]
     table = pa.table({"r": pa.array(rows, pa.struct(fields))})
     assert is_same(table)
-    found = segment(table).to_table()["r"].chunk(0)
-    members = [found.field(index).to_pylist() for index in range(3)]
+    records = segment(table).to_table()["r"].chunk(0)
+    members = [records.field(index).to_pylist() for index in range(3)]
     assert members == [[7, 0], ["x", ""], [[1], []]]
 
 
@@ -177,8 +177,8 @@ def test_a_file_with_another_number_of_columns_than_its_schema_is_refused(column
     """By Arrow, which reads no such file: also after one whose schema is the same."""
     honest = hostile.sent(pa.table({"a": [1, 2], "b": [3, 4]}))
     file = hostile.File.load(honest.value)
-    for each in (hostile.field(file.footer, 4, 0, 1), hostile.field(file.footer, 7)):
-        elements = each[2][1]  # of the row group's columns, and of their orders
+    for field in (hostile.field(file.footer, 4, 0, 1), hostile.field(file.footer, 7)):
+        elements = field[2][1]  # of the row group's columns, and of their orders
         elements[:] = (elements * 2)[:columns]
     forged = replace(honest, value=file.bytes())
     own = InlineDecoder()
@@ -214,15 +214,15 @@ def test_schemas_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -
 
 def test_damage_in_a_column_that_is_not_read_is_found_by_the_checksum() -> None:
     own = InlineDecoder()
-    found = segment(pa.table({"n": [1], "s": ["x"]}), own)
-    found.to_table()
-    damaged = bytearray(found.bytes)
+    intact = segment(pa.table({"n": [1], "s": ["x"]}), own)
+    intact.to_table()
+    damaged = bytearray(intact.bytes)
     damaged[len(damaged) // 4] ^= 1
     other = Segment(
         topic="t",
         partition=0,
         offset=0,
-        headers=headers_of(found.header, bytes(found.bytes)),
+        headers=headers_of(intact.header, bytes(intact.bytes)),
         value=bytes(damaged),
         decoder=own,
     )
@@ -237,8 +237,8 @@ def test_any_number_of_choices_of_columns() -> None:
     choices = [list(c) for n in range(1, 8) for c in itertools.combinations("abcdefg", n)]
     assert len(choices) > 100
     for columns in choices:
-        found = segment(table, own).to_table(columns)
-        assert found == table.select(columns)
+        read = segment(table, own).to_table(columns)
+        assert read == table.select(columns)
 
 
 def test_columns_outlive_their_table_and_their_segment() -> None:
@@ -250,10 +250,10 @@ def test_columns_outlive_their_table_and_their_segment() -> None:
 
 def test_the_memory_of_tables_is_freed() -> None:
     rng = random.Random(1)
-    found = segment(pa.table({"n": [rng.getrandbits(60) for _ in range(300_000)]}))
-    found.to_table()
+    made = segment(pa.table({"n": [rng.getrandbits(60) for _ in range(300_000)]}))
+    made.to_table()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(100):
-        assert found.to_table().nbytes > 2_000_000
+        assert made.to_table().nbytes > 2_000_000
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert after - before < 120_000  # KiB; together they take 230 MiB

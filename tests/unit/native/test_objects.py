@@ -109,7 +109,7 @@ def test_usual_objects_never_leave_the_core(kind: str, monkeypatch: pytest.Monke
     slow = slow_records(monkeypatch)
     row, point = KINDS[kind](NAMES), KINDS[kind](("y", "x"))
     expected = [{"name": f"n{n}", "id": n, "at": [{"x": n, "y": 0.5}] * (n % 3)} for n in range(50)]
-    rows = [row(**each | {"at": [point(**at) for at in each["at"]]}) for each in expected]
+    rows = [row(**record | {"at": [point(**at) for at in record["at"]]}) for record in expected]
     assert read_back(rows) == expected
     assert len(slow) == 2
 
@@ -300,5 +300,5 @@ def test_random_objects_of_random_types(seed: int) -> None:
     objects = Objects(rng)
     rows = [objects.of(with_unusual(r, rng) if rng.random() < 0.2 else r) for r in source.rows[:40]]
     calls = [{"value": row, "partition": 0, "timestamp": 1} for row in rows]
-    found, expected = produced_on_both_paths(source.schema, calls)
-    assert found == expected
+    produced, expected = produced_on_both_paths(source.schema, calls)
+    assert produced == expected

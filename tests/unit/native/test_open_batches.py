@@ -76,9 +76,9 @@ def both(partitioner: str) -> tuple[Opened, Opened]:
         native.core.Usage(1), partitioner, lambda *_: None, lambda *_: False
     )
     pair = Opened(core), Opened(PureOpenBatches(Partitioner(partitioner)))
-    for each in pair:
-        each.do("set_format", "a", 0, batch=Batch())
-        each.do("set_partitions", "a", 3, batch=Batch())
+    for batches in pair:
+        batches.do("set_format", "a", 0, batch=Batch())
+        batches.do("set_partitions", "a", 3, batch=Batch())
     return pair
 
 
@@ -86,9 +86,9 @@ def both(partitioner: str) -> tuple[Opened, Opened]:
 @given(st.sampled_from(sorted(PARTITIONERS - {"random"})), st.lists(STEPS, min_size=5, max_size=40))
 def test_both_say_the_same_of_the_same_steps(partitioner: str, steps: list[Any]) -> None:
     core, pure = both(partitioner)
-    for each in steps:
+    for arguments in steps:
         batch = Batch()
-        assert core.do(*each, batch=batch) == pure.do(*each, batch=batch), each
+        assert core.do(*arguments, batch=batch) == pure.do(*arguments, batch=batch), arguments
     assert core.queue == pure.queue
 
 

@@ -110,8 +110,8 @@ def test_a_value_is_stored_as_pyarrow_stores_it(arrow: pa.DataType) -> None:
         if taken:
             assert converted is not None
             assert not converted.rejected
-            found, expected = batch.seal().values(0, 1), to_rows(converted.batch)
-            assert found == expected or repr(found) == repr(expected)  # NaN; UTC has two names
+            rows, expected = batch.seal().values(0, 1), to_rows(converted.batch)
+            assert rows == expected or repr(rows) == repr(expected)  # NaN; UTC has two names
         else:
             assert not is_good or has_more_digits(value, arrow)
 

@@ -57,9 +57,9 @@ def interrupt() -> None:
 @pytest.fixture
 def raised(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     """What hooks have raised."""
-    found: list[type] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda each: found.append(each.exc_type))
-    return found
+    kinds: list[type] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: kinds.append(unraisable.exc_type))
+    return kinds
 
 
 @pytest.fixture
@@ -174,13 +174,13 @@ def test_another_threads_fork_does_not_keep_a_thread_from_its_own(producer: Prod
 def forking(*, past: bool) -> Iterator[None]:
     """Stand for a fork that waits for the clients, or is past that, in hooks of others."""
     lists = [lifecycle.FORKING, lifecycle.PAST] if past else [lifecycle.FORKING]
-    for each in lists:
-        each.append(threading.get_ident())
+    for threads in lists:
+        threads.append(threading.get_ident())
     try:
         yield
     finally:
-        for each in lists:
-            each.remove(threading.get_ident())
+        for threads in lists:
+            threads.remove(threading.get_ident())
 
 
 def test_a_sender_that_waits_for_a_fork_can_be_stopped() -> None:

@@ -67,9 +67,9 @@ def test_several_of_a_handler_reach_the_caller(
     handlers = [ValueError(number) for number in range(3)]
     first, *others = [*before, *handlers, *([end] if before else [end, end])]
     assert first is not None
-    with pytest.raises(ValueError, match="2") as found:
+    with pytest.raises(ValueError, match="2") as raised:
         repeat(first, raising(*others))
-    assert [context for context in contexts(found.value) if context in handlers] == handlers[::-1]
+    assert [context for context in contexts(raised.value) if context in handlers] == handlers[::-1]
 
 
 def test_what_a_handler_has_interrupted_stays_its_context() -> None:
@@ -83,10 +83,10 @@ def test_what_a_handler_has_interrupted_stays_its_context() -> None:
                 raise HANDLERS from None
 
     calls = [True, False]
-    with pytest.raises(ValueError, match="a handler's") as found:
+    with pytest.raises(ValueError, match="a handler's") as raised:
         repeat(VALUES, call)
-    assert inner in contexts(found.value)
-    assert VALUES in contexts(found.value)
+    assert inner in contexts(raised.value)
+    assert VALUES in contexts(raised.value)
 
 
 def test_errors_that_always_differ_are_the_values() -> None:
@@ -109,8 +109,8 @@ def test_one_that_a_handler_raises_each_time_is_the_handlers() -> None:
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        with pytest.raises(KeyError) as found:
+        with pytest.raises(KeyError) as raised:
             repeat(KeyError(), call)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert found.value.args == (next(numbers) - 1,)
+    assert raised.value.args == (next(numbers) - 1,)

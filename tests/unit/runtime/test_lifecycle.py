@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 
 def senders() -> set[threading.Thread]:
-    return {each for each in threading.enumerate() if each.name.startswith("columnar-kafka")}
+    return {thread for thread in threading.enumerate() if thread.name.startswith("columnar-kafka")}
 
 
 def make(servers: str, **config: Any) -> Producer:

@@ -38,9 +38,9 @@ def payload(table: pa.Table) -> bytes:
 
 @pytest.fixture
 def kafka() -> FakeKafka:
-    found = FakeKafka()
-    found.create_topic("t")
-    return found
+    fake = FakeKafka()
+    fake.create_topic("t")
+    return fake
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def test_it_goes_on_inside_a_segment_without_decoding_it_again(kafka, monkeypatc
     put(kafka, numbers(0, 10))
     reads = record_decoded_columns(monkeypatch)
     consumer = assigned_consumer(kafka)
-    found = [consumer.consume_arrow(4, 0)["n"].to_pylist() for _ in range(3)]
-    assert (found, len(reads)) == ([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]], 1)
+    batches = [consumer.consume_arrow(4, 0)["n"].to_pylist() for _ in range(3)]
+    assert (batches, len(reads)) == ([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]], 1)
     assert consumer.consume_arrow(4, 0) is None
 
 
@@ -106,11 +106,11 @@ def test_records_and_tables_take_turns(kafka) -> None:
     put(kafka, numbers(0, 6))
     put(kafka, numbers(6, 6))
     consumer = assigned_consumer(kafka)
-    found = [consumer.poll(0).value()["n"]]
-    found += consumer.consume_arrow(3, 0)["n"].to_pylist()
-    found += [message.value()["n"] for message in consumer.consume(4, 0)]
-    found += consumer.consume_arrow(9, 0)["n"].to_pylist()
-    assert found == list(range(12))
+    taken = [consumer.poll(0).value()["n"]]
+    taken += consumer.consume_arrow(3, 0)["n"].to_pylist()
+    taken += [message.value()["n"] for message in consumer.consume(4, 0)]
+    taken += consumer.consume_arrow(9, 0)["n"].to_pylist()
+    assert taken == list(range(12))
     assert next_position(consumer) == position.start(2)
 
 
@@ -150,10 +150,10 @@ def test_two_topics_are_two_tables(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(3), topic="u")
     consumer = assigned_consumer(kafka, "t", "u")
-    found = [consumer.consume_arrow(10, 0) for _ in range(2)]
-    topics = [each.schema.metadata[b"columnar.topic"] for each in found]
+    tables = [consumer.consume_arrow(10, 0) for _ in range(2)]
+    topics = [table.schema.metadata[b"columnar.topic"] for table in tables]
     assert sorted(topics) == [b"t", b"u"]
-    assert [each.num_rows for each in found] == [3, 3]
+    assert [table.num_rows for table in tables] == [3, 3]
 
 
 def test_rows_that_take_more_memory_than_is_allowed_are_several_tables(kafka) -> None:
@@ -361,8 +361,8 @@ def test_another_schema_is_another_table(kafka) -> None:
     put(kafka, pa.table({"n": [3], "s": ["x"]}))
     put(kafka, numbers(4))
     consumer = assigned_consumer(kafka)
-    found = [consumer.consume_arrow(10, 0) for _ in range(3)]
-    assert [each["n"].to_pylist() for each in found] == [[0, 1, 2], [3], [4, 5, 6]]
+    tables = [consumer.consume_arrow(10, 0) for _ in range(3)]
+    assert [table["n"].to_pylist() for table in tables] == [[0, 1, 2], [3], [4, 5, 6]]
 
 
 def test_columns_of_one_schema_go_together_whatever_the_others_are(kafka) -> None:
@@ -370,7 +370,7 @@ def test_columns_of_one_schema_go_together_whatever_the_others_are(kafka) -> Non
     second = put(kafka, pa.table({"n": [3], "s": ["x"]}))
     table = assigned_consumer(kafka).consume_arrow(10, 0, ["n"])
     assert table["n"].to_pylist() == [0, 1, 2, 3]
-    names = [dict(each.headers)["columnar.schema"] for each in (first, second)]
+    names = [dict(message.headers)["columnar.schema"] for message in (first, second)]
     assert table.schema.metadata[b"columnar.schema"] == b",".join(names)
 
 
@@ -440,8 +440,8 @@ def test_arrow_data_that_could_not_be_cast_can_be(kafka, kind, value, options) -
         column.cast(kind)
     tables = [pa.table({"n": [1, 2], "c": column}) for _ in range(2)]
     tables[1] = tables[1].append_column("m", pa.array([1, 2]))
-    for each in tables[: 1 + len(options)]:
-        kafka.append("t", 0, payload(each))
+    for sent in tables[: 1 + len(options)]:
+        kafka.append("t", 0, payload(sent))
     table = assigned_consumer(kafka).consume_arrow(4, 0, value=Ipc(), **options)
     assert table["c"].to_pylist()[:2] == [value, None]
     check_castable(table)
@@ -619,18 +619,18 @@ def test_what_a_callback_does_while_many_are_fetched_is_done_at_once(
         return poll(timeout)
 
     monkeypatch.setattr(consumer.memory, "poll", polled)
-    found: dict[int, list[int]] = {0: [], 1: []}
+    taken: dict[int, list[int]] = {0: [], 1: []}
     for _ in range(4):
         with suppress(KafkaException, KeyboardInterrupt):
             table = consumer.consume_arrow(100, 0)
             for row in () if table is None else table.to_pylist():
-                found[row["_kafka"]["partition"]].append(int(row["value"]))
+                taken[row["_kafka"]["partition"]].append(int(row["value"]))
         held = feed_of(consumer).buffer.buffered
         assert feed_of(consumer).poller.is_interrupted or feed_of(
             consumer
         ).buffer.nbytes == kafka_message.bytes_of(held)
     assert len(polls) >= at
-    assert found == {0: list(left), 1: list(range(15))}
+    assert taken == {0: list(left), 1: list(range(15))}
     if left == ():
         consumer.resume([GONE])
         assert (consumer.consume_arrow(100, 0) is None) == (GONE not in consumer.assignment())
@@ -721,8 +721,8 @@ def test_formats_go_by_topic(kafka) -> None:
     kafka.append("t", 0, b'{"n": 1}')
     kafka.append("u", 0, b'{"n": 1}')
     consumer = assigned_consumer(kafka, "t", "u")
-    found = [consumer.consume_arrow(9, 0, value={"t": Json()}) for _ in range(2)]
-    names = {each.schema.metadata[b"columnar.topic"]: each.schema.names[0] for each in found}
+    tables = [consumer.consume_arrow(9, 0, value={"t": Json()}) for _ in range(2)]
+    names = {table.schema.metadata[b"columnar.topic"]: table.schema.names[0] for table in tables}
     assert names == {b"t": "n", b"u": "value"}
 
 
@@ -730,7 +730,7 @@ def test_a_value_that_does_not_decode_harms_only_itself(kafka) -> None:
     for n in range(40):
         kafka.append("t", 0, b"?" if n in (0, 17, 18, 39) else b'{"n": %d}' % n)
     consumer = assigned_consumer(kafka)
-    found, bad = [], []
+    taken, bad = [], []
     while True:
         try:
             table = consumer.consume_arrow(100, 0, ["n"], value=Json())
@@ -739,8 +739,8 @@ def test_a_value_that_does_not_decode_harms_only_itself(kafka) -> None:
             continue
         if table is None:
             break
-        found += table["n"].to_pylist()
-    assert found == [n for n in range(40) if n not in (0, 17, 18, 39)]
+        taken += table["n"].to_pylist()
+    assert taken == [n for n in range(40) if n not in (0, 17, 18, 39)]
     assert bad == [
         (
             KafkaError._VALUE_DESERIALIZATION,
@@ -821,8 +821,8 @@ def test_inferred_columns_that_do_not_go_together_are_two_tables(kafka) -> None:
     kafka.append("t", 0, b'{"n": 1}')
     kafka.append("t", 0, b'{"n": "x"}')
     consumer = assigned_consumer(kafka)
-    found = [consumer.consume_arrow(9, 0, value=Json())["n"].to_pylist() for _ in range(2)]
-    assert found == [[1], ["x"]]
+    batches = [consumer.consume_arrow(9, 0, value=Json())["n"].to_pylist() for _ in range(2)]
+    assert batches == [[1], ["x"]]
 
 
 def test_a_tombstone_is_a_row_of_nulls(kafka) -> None:

@@ -36,9 +36,9 @@ HALF = pa.scalar(4500, pa.timestamp("us", "UTC"))
 
 @pytest.fixture
 def kafka() -> FakeKafka:
-    found = FakeKafka()
-    found.create_topic("t")
-    return found
+    fake = FakeKafka()
+    fake.create_topic("t")
+    return fake
 
 
 def test_a_filter_chooses_rows_and_positions_go_on(kafka) -> None:
@@ -214,10 +214,10 @@ def lying(lies: dict[int, Lie]) -> Callable[[hostile.File], None]:
     def change(file: hostile.File) -> None:
         for column, (least, greatest, nulls) in lies.items():
             meta = file.meta(column)
-            meta[:] = [each for each in meta if each[0] != 12]
+            meta[:] = [field for field in meta if field[0] != 12]
             given = [(3, hostile.I64, nulls), (5, BINARY, greatest), (6, BINARY, least)]
-            said = [list(each) for each in given if each[2] is not None]
-            place = next((n for n, each in enumerate(meta) if each[0] > 12), len(meta))
+            said = [list(field) for field in given if field[2] is not None]
+            place = next((n for n, field in enumerate(meta) if field[0] > 12), len(meta))
             meta.insert(place, [12, STRUCT, said])
 
     return change
@@ -254,8 +254,8 @@ def test_statistics_may_say_what_they_like_and_hide_no_row_where_they_are_not_be
         with contextlib.suppress(SegmentError):
             assert read(made, condition).num_rows == 0
         return
-    found = read(made, condition, child)
-    assert repr(found.to_pylist()) == repr(expected.to_pylist())  # NaN is not equal to itself
+    table = read(made, condition, child)
+    assert repr(table.to_pylist()) == repr(expected.to_pylist())  # NaN is not equal to itself
     believed = read(made, condition)
     assert believed.num_rows == 0 or repr(believed.to_pylist()) == repr(expected.to_pylist())
 
@@ -268,8 +268,8 @@ def read(
         topic="t", partition=0, offset=0, headers=headers, value=made.value, decoder=decoder
     )
     projection = Projection(ROWS.schema.names, condition)
-    found = segment_rows(segment, 0, 9, projection, segment.to_table)
-    return ROWS.schema.empty_table() if found.table is None else found.table
+    rows = segment_rows(segment, 0, 9, projection, segment.to_table)
+    return ROWS.schema.empty_table() if rows.table is None else rows.table
 
 
 @pytest.mark.parametrize(("decode", "rows"), [("inline", 0), ("isolated", 2)])

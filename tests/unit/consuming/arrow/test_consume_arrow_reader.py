@@ -19,13 +19,13 @@ from columnar_kafka.testing import FakeKafka
 
 @pytest.fixture
 def kafka() -> FakeKafka:
-    found = FakeKafka()
-    found.create_topic("t", 2)
-    return found
+    fake = FakeKafka()
+    fake.create_topic("t", 2)
+    return fake
 
 
-def numbers(*found: int) -> pa.Table:
-    return pa.table({"n": pa.array(found, pa.int64())})
+def numbers(*values: int) -> pa.Table:
+    return pa.table({"n": pa.array(values, pa.int64())})
 
 
 def test_each_segment_is_a_batch_and_counts_when_it_is_asked_for(kafka) -> None:
@@ -45,7 +45,7 @@ def test_each_segment_is_a_batch_and_counts_when_it_is_asked_for(kafka) -> None:
 def test_a_segment_larger_than_a_batch_is_several(kafka) -> None:
     put(kafka, numbers(*range(5)))
     reader = assigned_consumer(kafka).arrow_reader(["n"], timeout=0, num_records=2)
-    assert [each.num_rows for each in reader] == [2, 2, 1]
+    assert [batch.num_rows for batch in reader] == [2, 2, 1]
 
 
 def two_batches(*texts: str) -> bytes:
@@ -64,12 +64,12 @@ def test_of_several_batches_none_comes_again_when_another_partition_is_paused_be
     kafka.append("t", 0, two_batches("ab", "c"))
     kafka.append("t", 0, two_batches("ab", "c"))
     consumer = kafka.Consumer(CONFIG)
-    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
-    found = []
+    consumer.assign([TopicPartition("t", partition, 0) for partition in (0, 1)])
+    batches = []
     for batch in consumer.arrow_reader(["s"], timeout=0, value=Ipc()):
-        found.append(batch["s"].to_pylist())
+        batches.append(batch["s"].to_pylist())
         consumer.pause([TopicPartition("t", 1)])
-    assert found == [["a", "b"], ["c"]] * 2
+    assert batches == [["a", "b"], ["c"]] * 2
 
 
 def test_of_several_batches_none_is_lost_when_their_own_partition_is_paused_between(
@@ -79,13 +79,13 @@ def test_of_several_batches_none_is_lost_when_their_own_partition_is_paused_betw
     kafka.append("t", 0, two_batches("ab", "c"))
     kafka.append("t", 1, two_batches("de", "f"))
     consumer = kafka.Consumer(CONFIG)
-    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
-    found = []
+    consumer.assign([TopicPartition("t", partition, 0) for partition in (0, 1)])
+    batches = []
     for batch in consumer.arrow_reader(["s"], timeout=0, value=Ipc()):
-        found.append(batch["s"].to_pylist())
-        if len(found) == 1:
+        batches.append(batch["s"].to_pylist())
+        if len(batches) == 1:
             consumer.pause([TopicPartition("t", 0)])
-    assert found == [["a", "b"], ["d", "e"], ["f"]]
+    assert batches == [["a", "b"], ["d", "e"], ["f"]]
 
 
 def test_polars_reads_it(kafka) -> None:
@@ -106,11 +106,11 @@ def test_duckdb_reads_it(kafka) -> None:
 def test_it_works_in_the_thread_that_reads(kafka) -> None:
     put(kafka, numbers(0))
     reader = assigned_consumer(kafka).arrow_reader(["n"], timeout=0)
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(reader.read_all()["n"].to_pylist()))
+    columns: list[Any] = []
+    thread = threading.Thread(target=lambda: columns.append(reader.read_all()["n"].to_pylist()))
     thread.start()
     thread.join()
-    assert found == [[0]]
+    assert columns == [[0]]
 
 
 def test_it_ends_where_every_partition_does(kafka) -> None:
@@ -118,9 +118,9 @@ def test_it_ends_where_every_partition_does(kafka) -> None:
     put(kafka, numbers(0))
     put(kafka, numbers(1), partition=1)
     consumer = kafka.Consumer({**CONFIG, "enable.partition.eof": True})
-    consumer.assign([TopicPartition("t", each, 0) for each in (0, 1)])
-    found = consumer.arrow_reader(["n"], until_end=True).read_all()
-    assert sorted(found["n"].to_pylist()) == [0, 1]
+    consumer.assign([TopicPartition("t", partition, 0) for partition in (0, 1)])
+    table = consumer.arrow_reader(["n"], until_end=True).read_all()
+    assert sorted(table["n"].to_pylist()) == [0, 1]
 
 
 @pytest.mark.parametrize("schema", [None, pa.schema([("n", pa.int64())])], ids=["", "schema"])
@@ -239,12 +239,12 @@ def test_it_ends_before_another_schema_where_that_is_asked_for_and_tells_why(kaf
     kafka.append("t", 0, b"plain")
     consumer = assigned_consumer(kafka, **{"enable.partition.eof": True})
     told: list[SchemaError] = []
-    found = []
-    while len(found) == len(told):
+    counts = []
+    while len(counts) == len(told):
         reader = consumer.arrow_reader(until_end=True, on_schema_change=told.append)
-        found.append(reader.read_all().num_rows)
-    assert found == [1, 1, 1]
-    places = [str(each).partition(" does")[0] for each in told]
+        counts.append(reader.read_all().num_rows)
+    assert counts == [1, 1, 1]
+    places = [str(error).partition(" does")[0] for error in told]
     assert places == [
         "segment at t[0]@1 (position 2097151)",
         "plain message at t[0]@2 (position 3145727)",
@@ -299,7 +299,7 @@ def test_no_record_in_time_before_the_end_it_was_to_reach_is_an_error(kafka) -> 
     put(kafka, numbers(0))
     put(kafka, numbers(1), partition=1)
     consumer = kafka.Consumer({**CONFIG, "enable.partition.eof": True})
-    both = [TopicPartition("t", each, 0) for each in (0, 1)]
+    both = [TopicPartition("t", partition, 0) for partition in (0, 1)]
     consumer.assign(both)
     consumer.pause(both[1:])
     reader = consumer.arrow_reader(["n"], timeout=0, until_end=True)

@@ -144,8 +144,8 @@ TINY = pa.scalar(2000, pa.timestamp("ms"))
 )
 def test_a_segment_is_ruled_out_only_where_no_row_can_match(condition, is_out) -> None:
     assert can_skip(ROWS, condition) == is_out
-    found = rows_of(ROWS, ["n"], condition).table
-    assert found is None or not is_out
+    table = rows_of(ROWS, ["n"], condition).table
+    assert table is None or not is_out
 
 
 def test_times_in_the_headers_tell_of_those_in_the_rows() -> None:
@@ -222,9 +222,9 @@ def change(column: int, *fields: list[Any]) -> Callable[[hostile.File], None]:
 
     def changed(file: hostile.File) -> None:
         ids = {field[0] for field in fields}
-        kept = [each for each in said(file, column) if each[0] not in ids]
+        kept = [field for field in said(file, column) if field[0] not in ids]
         new = [list(field) for field in fields if field[1]]
-        said(file, column)[:] = sorted(kept + new, key=lambda each: each[0])
+        said(file, column)[:] = sorted(kept + new, key=lambda field: field[0])
 
     return changed
 
@@ -429,7 +429,7 @@ def kinds_of(made: pa.Table) -> Kinds:
     """What a filter may name, and where members are."""
     kinds: Kinds = {(field.name,): field.type for field in made.schema if field.name in NAMES}
     if "s" in made.schema.names:
-        kinds |= {("s", each.name): each.type for each in made.schema.field("s").type}
+        kinds |= {("s", member.name): member.type for member in made.schema.field("s").type}
     return kinds
 
 
@@ -446,14 +446,14 @@ def test_what_is_ruled_out_has_no_row_that_matches(data: st.DataObject) -> None:
         kinds = kinds_of(made) | draw.one_of({}, {}, {}, PLACE, {("d",): pa.null()})
         condition = draw.filter(kinds)
         try:
-            found = rows_of(sent, columns, condition)
+            read = rows_of(sent, columns, condition)
         except SchemaError:  # it does not fit, or fails on a row
             continue
         try:
             wanted = expected.filter(condition)
         except (pa.ArrowException, UnicodeDecodeError):  # on a row of what is ruled out
-            assert found.table is None
+            assert read.table is None
             continue
-        got = expected.slice(0, 0) if found.table is None else found.table
+        got = expected.slice(0, 0) if read.table is None else read.table
         assert repr(got.to_pylist()) == repr(wanted.to_pylist()), condition  # NaN is not itself
-        assert found.examined == made.num_rows
+        assert read.examined == made.num_rows
