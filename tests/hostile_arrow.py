@@ -54,16 +54,13 @@ _TEXTS = ("", "a", "of twelve b.", "too long to be inline in a view", "é")
 _LEAVES: list[tuple[pa.DataType, Sequence[Any]]] = [
     (pa.null(), (None,)),
     (pa.bool_(), (True, False)),
-    *((arrow_type, (0, 1, 100)) for arrow_type in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+    *((arrow, (0, 1, 100)) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+    *((arrow, (0, 1, 100)) for arrow in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
+    *((arrow, (0.0, 1.5)) for arrow in (pa.float16(), pa.float32(), pa.float64())),
+    *((arrow, _TEXTS) for arrow in (pa.string(), pa.large_string(), pa.string_view())),
     *(
-        (arrow_type, (0, 1, 100))
-        for arrow_type in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
-    ),
-    *((arrow_type, (0.0, 1.5)) for arrow_type in (pa.float16(), pa.float32(), pa.float64())),
-    *((arrow_type, _TEXTS) for arrow_type in (pa.string(), pa.large_string(), pa.string_view())),
-    *(
-        (arrow_type, [text.encode() + b"\xff" for text in _TEXTS])
-        for arrow_type in (pa.binary(), pa.large_binary(), pa.binary_view())
+        (arrow, [text.encode() + b"\xff" for text in _TEXTS])
+        for arrow in (pa.binary(), pa.large_binary(), pa.binary_view())
     ),
     (pa.binary(3), (b"abc", b"\0\0\0")),
     (pa.binary(0), (b"",)),

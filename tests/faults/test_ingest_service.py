@@ -38,14 +38,7 @@ def run(*arguments: str) -> Any:
 def listening(pid: int) -> int:
     """Return the port on which a process listens, or 0."""
     connections = psutil.Process(pid).net_connections("tcp")
-    return next(
-        (
-            connection.laddr.port
-            for connection in connections
-            if connection.status == psutil.CONN_LISTEN
-        ),
-        0,
-    )
+    return next((conn.laddr.port for conn in connections if conn.status == psutil.CONN_LISTEN), 0)
 
 
 def answer(port: int, path: str) -> Any:

@@ -75,15 +75,13 @@ def mirror_maker(source: LocalKafka, target: LocalKafka, folder: Path) -> Iterat
 
 def ends(servers: str, topics: Any) -> dict[str, int]:
     """Return how many messages there are; of topics that are there and have a leader."""
-    counts = {}
+    highs = {}
     with confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "ends"}) as consumer:
         there = consumer.list_topics(timeout=_SECONDS).topics
         for topic in set(topics) & set(there):
             with suppress(KafkaException):
-                counts[topic] = consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)[
-                    1
-                ]
-    return counts
+                highs[topic] = consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)[1]
+    return highs
 
 
 def committed(servers: str, group: str) -> int:

@@ -158,7 +158,7 @@ COMMON = [
 
 
 def columns(*types: pa.DataType) -> pa.Schema:
-    return pa.schema([(f"f{number}", arrow_type) for number, arrow_type in enumerate(types)])
+    return pa.schema([(f"f{number}", arrow) for number, arrow in enumerate(types)])
 
 
 def empty_texts() -> tuple[pa.Schema, list[Any]]:

@@ -104,7 +104,7 @@ async def test_many_records_arrive_as_their_futures_say(
     for n, message in enumerate(messages):
         assert message.key() == b"key %d" % (n % 100)
     assert [entry[3] for entry in stored] == [[("h", b"%d" % (entry[4] - 1000)), ("h", None)]
-                                           for entry in stored]  # fmt: skip
+                                              for entry in stored]  # fmt: skip
     in_partition: dict[tuple[Any, int], int] = {}
     for entry in stored:  # records of a key are in the order in which they were produced
         assert in_partition.get((entry[2], entry[5]), -1) < entry[4]
