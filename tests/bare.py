@@ -57,7 +57,7 @@ def link_programs(folder: Path, path: str) -> None:
 
 def environment(programs: Path) -> Mapping[str, str]:
     """Return the variables of a process that finds these programs, and Python by `PYTHON`."""
-    kept = {key: each for key, each in os.environ.items() if key not in UNSET}
+    kept = {key: value for key, value in os.environ.items() if key not in UNSET}
     return {**kept, "PATH": str(programs), "PYTHON": str(Path(sys.base_prefix, "bin", "python3"))}
 
 

@@ -32,7 +32,7 @@ def _produced(schema: pa.Schema, calls: list[dict[str, Any]]) -> tuple[list[Any]
     """
     kafka = FakeKafka()
     kafka.create_topic("t", 2)
-    found: list[tuple[int, Any]] = []
+    outcomes: list[tuple[int, Any]] = []
     with kafka.Producer(CONFIG) as producer:
         producer.set_schema("t", schema)
         for n, call in enumerate(calls):
@@ -40,14 +40,14 @@ def _produced(schema: pa.Schema, calls: list[dict[str, Any]]) -> tuple[list[Any]
             def report(error: Any, record: Any, n: int = n) -> None:
                 parts = record.key(), record.headers(), record.timestamp()
                 place = record.partition(), record.offset()
-                found.append((n, (str(error), repr(record.value()), parts, place)))
+                outcomes.append((n, (str(error), repr(record.value()), parts, place)))
 
             try:
                 producer.produce("t", **call, on_delivery=report)
             except Exception as error:  # noqa: BLE001 - any may be right, if both raise it
-                found.append((n, (type(error), str(error))))
+                outcomes.append((n, (type(error), str(error))))
     stored: list[Any] = []
-    for message in (each for partition in (0, 1) for each in kafka.messages("t", partition)):
+    for message in (message for partition in (0, 1) for message in kafka.messages("t", partition)):
         if not is_segment(message.headers()):
             stored.append((message.value(), message.key(), message.headers()))
             continue
@@ -61,15 +61,15 @@ def _produced(schema: pa.Schema, calls: list[dict[str, Any]]) -> tuple[list[Any]
         for row in segment.records():
             parts = row.value, row.key, row.timestamp, row.headers
             stored.append((message.partition(), segment.header.schema, repr(parts)))
-    return _with_ranks(sorted(found, key=lambda each: each[0])), stored
+    return _with_ranks(sorted(outcomes, key=lambda outcome: outcome[0])), stored
 
 
-def _with_ranks(found: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+def _with_ranks(outcomes: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
     """Replace the positions of reports by their order in each partition."""
-    places = sorted(each[-1] for _, each in found if _is_stored(each))
+    places = sorted(outcome[-1] for _, outcome in outcomes if _is_stored(outcome))
     ranks = {place: rank for rank, place in enumerate(places)}
-    return [(n, (*each[:-1], ranks.get(each[-1], each[-1]))) for n, each in found]
+    return [(n, (*outcome[:-1], ranks.get(outcome[-1], outcome[-1]))) for n, outcome in outcomes]
 
 
-def _is_stored(each: Any) -> bool:
-    return isinstance(each[-1], tuple) and each[-1][1] is not None
+def _is_stored(outcome: Any) -> bool:
+    return isinstance(outcome[-1], tuple) and outcome[-1][1] is not None

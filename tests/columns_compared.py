@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def difference(
-    expected: pa.Table, found: pa.Table, as_read: Callable[[pa.Array], pa.Array]
+    expected: pa.Table, actual: pa.Table, as_read: Callable[[pa.Array], pa.Array]
 ) -> str | None:
     """Return where two tables differ first; None if they are equal.
 
@@ -24,12 +24,12 @@ def difference(
 
     Args:
         expected: what was sent.
-        found: what a reader returned.
+        actual: what a reader returned.
         as_read: turns values that were sent into those that the reader should return.
     """
-    if expected.column_names != found.column_names:
-        return f"columns {found.column_names}"
-    pairs = zip(expected.columns, found.columns, strict=True)
+    if expected.column_names != actual.column_names:
+        return f"columns {actual.column_names}"
+    pairs = zip(expected.columns, actual.columns, strict=True)
     for name, (column, other_column) in zip(expected.column_names, pairs, strict=True):
         ours, theirs = _parts(_whole(column), name), _parts(_whole(other_column), name)
         for (path, mine), (other_path, other) in zip(ours, theirs, strict=True):

@@ -77,7 +77,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what starts a Kafka or a Spark of its own, too, where there is no Java."""
-    if any(item.get_closest_marker(each) for each in ("kafka", "spark")):
+    if any(item.get_closest_marker(mark) for mark in ("kafka", "spark")):
         require_java()
 
 
@@ -157,7 +157,7 @@ def spark() -> Iterator[SparkSession]:
     with local_spark(master=master, config=_SPARK_CONFIG) as session:
         yield session
     left = command_lines(os.getpid()).values()
-    assert not [each for each in left if "org.apache.spark.deploy" in each]
+    assert not [command for command in left if "org.apache.spark.deploy" in command]
 
 
 # Compiling for speed takes longer than the tests run.

@@ -51,7 +51,9 @@ class Demo:
             self.look()
 
     def had_a_broker(self) -> bool:
-        return any("mock.py" in each or "kafka.Kafka" in each for each in self.seen.values())
+        return any(
+            "mock.py" in command or "kafka.Kafka" in command for command in self.seen.values()
+        )
 
     def leaves_nothing(self) -> bool:
         eventually(lambda: all(map(has_ended, self.seen)))

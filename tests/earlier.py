@@ -112,17 +112,17 @@ def consume(servers: str, topic: str, group: str, count: int) -> list[list[str]]
         "enable.auto.commit": False,
         "columnar.encoding": "parquet",
     }
-    found = []
+    records = []
     with Consumer(config) as consumer:
         consumer.subscribe([topic])
-        while len(found) < count:
+        while len(records) < count:
             message = consumer.poll(120)
             assert message is not None, "nothing came any more"
             assert message.error() is None, message.error()
             parts = (message.value(), message.key(), message.headers(), message.timestamp()[1])
-            found.append([str(part) for part in parts])
+            records.append([str(part) for part in parts])
             consumer.commit(message=message, asynchronous=False)
-    return found
+    return records
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def _pages(file: File, *, dictionary: bool = False) -> list[Page]:
     """The dictionary pages of a file, or its data pages."""
     wanted = 7 if dictionary else 5
     every = [page for group in file.chunks for pages in group for page in pages]
-    return [page for page in every if any(each[0] == wanted for each in page.header)]
+    return [page for page in every if any(entry[0] == wanted for entry in page.header)]
 
 
 def page_byte(file: File, rng: random.Random) -> None:
@@ -105,7 +105,7 @@ def statistics(file: File, rng: random.Random) -> None:
     """The footer's statistics are another column's, or have another size."""
     metas = [file.meta(column) for column in range(len(file.chunks[0]))]
     some = [field(meta, 12) for meta in metas if any(entry[0] == 12 for entry in meta)]
-    bounds = [each for one in some for each in one[2] if each[1] == BINARY]
+    bounds = [bound for one in some for bound in one[2] if bound[1] == BINARY]
     rng.choice(bounds)[2] = rng.choice([b"", b"x", b"\xff" * 3, rng.randbytes(8), b"\xff" * 40])
 
 
@@ -128,8 +128,8 @@ def swapped(file: File, rng: random.Random) -> None:
 
 
 KINDS: dict[str, Callable[[File, random.Random], None]] = {
-    each.__name__: each
-    for each in (
+    kind.__name__: kind
+    for kind in (
         page_byte,
         page_cut,
         page_longer,
@@ -151,12 +151,12 @@ KINDS: dict[str, Callable[[File, random.Random], None]] = {
 def originals() -> dict[tuple[str, str], Sent]:
     """Good segments of one schema: of our own producer, and of one that has dictionaries."""
     ours = {codec: ordinary(codec, ROWS) for codec in ("none", "zstd")}
-    found = {("ours", codec): our for codec, our in ours.items()}
+    segments = {("ours", codec): our for codec, our in ours.items()}
     for codec, our in ours.items():
         table = pq.read_table(pa.BufferReader(our.value))
         written = sent(table.replace_schema_metadata(None), compression=codec)
-        found["other", codec] = written
-    return found
+        segments["other", codec] = written
+    return segments
 
 
 def forged(count: int, seed: int = 1) -> Iterator[tuple[str, Sent]]:
@@ -180,10 +180,10 @@ def _corrected(file: File) -> File:
     """Correct offsets and sizes; a chunk has a dictionary if its first page is one."""
     for column, pages in enumerate(file.chunks[0]):
         meta = file.meta(column)
-        has = any(each[0] == 11 for each in meta)
-        begins = any(each[0] == 7 and each[1] == STRUCT for each in pages[0].header)
+        has = any(entry[0] == 11 for entry in meta)
+        begins = any(entry[0] == 7 and entry[1] == STRUCT for entry in pages[0].header)
         if has and not begins:
-            meta.remove(next(each for each in meta if each[0] == 11))
+            meta.remove(next(entry for entry in meta if entry[0] == 11))
         elif begins and not has:
-            meta.insert(sum(each[0] < 11 for each in meta), [11, I64, 0])
+            meta.insert(sum(entry[0] < 11 for entry in meta), [11, I64, 0])
     return file.correct()

@@ -104,18 +104,18 @@ def _encoded(kind: int, value: Any) -> bytes:
     if kind == STRUCT:
         return emit(value)
     element, values = value
-    return thrift.encode_list(element, [_encoded(element, each) for each in values])
+    return thrift.encode_list(element, [_encoded(element, item) for item in values])
 
 
 def field(struct: Struct, *path: int) -> list[Any]:
     """The field at a path of field ids; in a list, a step is an index."""
-    current = next(each for each in struct if each[0] == path[0])
+    current = next(entry for entry in struct if entry[0] == path[0])
     for step in path[1:]:
         inner = current[2]
         if current[1] == LIST:
             current = [step, inner[0], inner[1][step]]
         else:
-            current = next(each for each in inner if each[0] == step)
+            current = next(entry for entry in inner if entry[0] == step)
     return current
 
 
@@ -172,15 +172,15 @@ class File:
                 meta = self.meta(column, number)
                 sizes = [len(page.bytes()) for page in pages]
                 first = position
-                if any(each[0] == 11 for each in meta):
+                if any(entry[0] == 11 for entry in meta):
                     field(meta, 11)[2] = position
                     first += sizes[0]
                 field(meta, 9)[2] = first
                 field(meta, 7)[2] = sum(sizes)
                 position += sum(sizes)
-            for each in field(self.footer, 4, number)[2]:
-                if each[0] in (5, 6):
-                    each[2] = start if each[0] == 5 else position - start
+            for entry in field(self.footer, 4, number)[2]:
+                if entry[0] in (5, 6):
+                    entry[2] = start if entry[0] == 5 else position - start
         return self
 
     def bytes(self) -> bytes:
@@ -194,7 +194,7 @@ def _metas(group: Struct) -> list[Struct]:
 
 
 def _pages(data: bytes, meta: Struct) -> list[Page]:
-    start = min(each[2] for each in meta if each[0] in (9, 11))
+    start = min(entry[2] for entry in meta if entry[0] in (9, 11))
     cursor, end, pages = Cursor(data, start), start + field(meta, 7)[2], []
     while cursor.pos < end:
         header = parse(cursor)
@@ -495,8 +495,8 @@ def unusual_name() -> Sent:
 
 
 BOMBS = {
-    each.__name__: each
-    for each in (
+    bomb.__name__: bomb
+    for bomb in (
         dictionary,
         nested_dictionary,
         elements,
@@ -592,8 +592,8 @@ def _fields(struct: Struct) -> Iterator[tuple[Struct, list[Any]]]:
         if kind == STRUCT:
             yield from _fields(value)
         elif kind == LIST and value[0] == STRUCT:
-            for each in value[1]:
-                yield from _fields(each)
+            for member in value[1]:
+                yield from _fields(member)
 
 
 _NUMBERS = (0, 1, -1, 2, 3, 6, 8, 127, 1 << 15, (1 << 31) - 1, -(1 << 31), 1 << 31, 1 << 62)
@@ -654,15 +654,15 @@ def consume(good: Sent, cases: Iterator[Sent], *, decoder: Decoder | None = None
     `reported`: one error and no row; `harmless`: read as the original; `wrong`: anything else.
     `neighbours` counts the good segments that were read.
     """
-    expected = [each.value() for each in _read(iter([good]))]
+    expected = [message.value() for message in _read(iter([good]))]
     assert len(expected) == good.header.rows
     outcomes: Counter[str] = Counter()
     pairs = ((good, case) for case in cases)
     messages = _read(itertools.chain(itertools.chain.from_iterable(pairs), [good]), decoder)
-    for offset, group in itertools.groupby(messages, lambda each: each.kafka_offset()):
+    for offset, group in itertools.groupby(messages, lambda message: message.kafka_offset()):
         read = list(group)
-        errors = [each.error().name() for each in read if each.error() is not None]
-        is_equal = not errors and [each.value() for each in read] == expected
+        errors = [message.error().name() for message in read if message.error() is not None]
+        is_equal = not errors and [message.value() for message in read] == expected
         if offset % 2 == 0:
             outcomes["neighbours" if is_equal else "wrong"] += 1
         elif is_equal:

@@ -54,13 +54,13 @@ _TEXTS = ("", "a", "of twelve b.", "too long to be inline in a view", "é")
 _LEAVES: list[tuple[pa.DataType, Sequence[Any]]] = [
     (pa.null(), (None,)),
     (pa.bool_(), (True, False)),
-    *((each, (0, 1, 100)) for each in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
-    *((each, (0, 1, 100)) for each in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
-    *((each, (0.0, 1.5)) for each in (pa.float16(), pa.float32(), pa.float64())),
-    *((each, _TEXTS) for each in (pa.string(), pa.large_string(), pa.string_view())),
+    *((arrow, (0, 1, 100)) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+    *((arrow, (0, 1, 100)) for arrow in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
+    *((arrow, (0.0, 1.5)) for arrow in (pa.float16(), pa.float32(), pa.float64())),
+    *((arrow, _TEXTS) for arrow in (pa.string(), pa.large_string(), pa.string_view())),
     *(
-        (each, [text.encode() + b"\xff" for text in _TEXTS])
-        for each in (pa.binary(), pa.large_binary(), pa.binary_view())
+        (arrow, [text.encode() + b"\xff" for text in _TEXTS])
+        for arrow in (pa.binary(), pa.large_binary(), pa.binary_view())
     ),
     (pa.binary(3), (b"abc", b"\0\0\0")),
     (pa.binary(0), (b"",)),
@@ -308,8 +308,8 @@ def forge(rng: random.Random, value: bytes) -> bytes:
 
 
 def _flip(rng: random.Random, messages: list[Message]) -> list[Message]:
-    each = rng.choice(messages)
-    data = rng.choice([data for data in (each.metadata, each.body) if data])
+    message = rng.choice(messages)
+    data = rng.choice([data for data in (message.metadata, message.body) if data])
     data[rng.randrange(len(data))] = rng.randrange(256)
     return messages
 
@@ -607,9 +607,9 @@ def _pass(consumer: Any, error: KafkaException, read: Read) -> None:
 def _batches(*columns: pa.Array) -> bytes:
     """A stream with a batch per column: `n`, which numbers all rows, and `x`."""
     count, batches = 0, []
-    for each in columns:
-        batches.append(pa.record_batch([arange(count, count + len(each)), each], ["n", "x"]))
-        count += len(each)
+    for values in columns:
+        batches.append(pa.record_batch([arange(count, count + len(values)), values], ["n", "x"]))
+        count += len(values)
     return _written(pa.Table.from_batches(batches), pa.ipc.new_stream, pa.ipc.IpcWriteOptions())
 
 
@@ -620,8 +620,8 @@ def _known() -> Iterator[tuple[str, bytes]]:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", "y"]))
     views = pa.array(["x", None, "y"], pa.string_view())
     halves = [
-        pa.DictionaryArray.from_arrays(pa.array(range(len(each))), array(each, pa.float16()))
-        for each in ([1.5], [2.5, 1.5])
+        pa.DictionaryArray.from_arrays(pa.array(range(len(values))), array(values, pa.float16()))
+        for values in ([1.5], [2.5, 1.5])
     ]
     nulls = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
     for union in (sparse, dense):

@@ -45,7 +45,7 @@ def _claims(kind: pa.DataType) -> list[pa.DataType]:
         *(pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), kind)),
         *(pa.list_view(pa.int64()), pa.large_list_view(pa.int64()), pa.large_list(pa.int64())),
         *(pa.list_(pa.int64(), size) for size in (0, 2, (1 << 31) - 1)),
-        *(pa.list_(each) for each in [*optional("uuid"), pa.dictionary(pa.int8(), pa.int64())]),
+        *(pa.list_(kind) for kind in [*optional("uuid"), pa.dictionary(pa.int8(), pa.int64())]),
         *(*optional("uuid"), *optional("bool8"), *optional("json_")),
         *optional("opaque", kind, "name", "vendor"),
         *(pa.fixed_shape_tensor(pa.int64(), [2]), pa.run_end_encoded(pa.int32(), kind)),

@@ -116,15 +116,15 @@ def every_type(**more: pa.Array) -> pa.Table:
 def targets() -> list[Any]:
     """Return parameters of a fixture for `lake_at`: each kind, and in long tests on servers too."""
     kinds = {"directory": DirectoryLake, "delta": DeltaLake, "iceberg": IcebergLake}
-    found = [pytest.param((kind, ""), id=name) for name, kind in kinds.items()]
+    params = [pytest.param((kind, ""), id=name) for name, kind in kinds.items()]
     if is_long():
-        found += [
+        params += [
             pytest.param((kind, server), id=f"{name}-{server}", marks=pytest.mark.long)
             for name, kind in kinds.items()
             for server in ("minio", "iceberg_rest")
             if server == "minio" or kind is IcebergLake
         ]
-    return found
+    return params
 
 
 def lake_at(request: pytest.FixtureRequest, root: Path) -> Any:
@@ -162,10 +162,10 @@ class Lake:
 
     def data_files(self) -> list[str]:
         """Return the paths of all data files, landed or not."""
-        found = self.filesystem().get_file_info(
+        infos = self.filesystem().get_file_info(
             FileSelector("", allow_not_found=True, recursive=True)
         )
-        return [each.path for each in found if each.path.endswith((".parquet", ".segment"))]
+        return [info.path for info in infos if info.path.endswith((".parquet", ".segment"))]
 
 
 class DirectoryLake(Lake):
@@ -181,7 +181,7 @@ class DirectoryLake(Lake):
     def read(self) -> pa.Table:
         files = self.filesystem()
         landed = [file for file in self.data_files() if not file.startswith("_")]
-        return pa.concat_tables(pq.read_table(each, filesystem=files) for each in sorted(landed))
+        return pa.concat_tables(pq.read_table(path, filesystem=files) for path in sorted(landed))
 
     def engines(self) -> Engines:
         """Return what answers questions about the table; nothing does in a bucket."""
@@ -221,14 +221,14 @@ class DeltaLake(Lake):
         """Return what answers questions about the table."""
         table = self.load()
         dataset = table.to_pyarrow_dataset()
-        found: Engines = {
+        engines: Engines = {
             "deltalake": (arrow_engine(dataset), False),
             "duckdb": (duckdb_engine(dataset), True),
             "DataFusion": (datafusion_engine(table), True),
         }
         if POLARS_READS_ALL and not self.bucket:
-            found["polars"] = polars_engine(partial(pl.scan_delta, table)), True
-        return found
+            engines["polars"] = polars_engine(partial(pl.scan_delta, table)), True
+        return engines
 
     def files(self) -> list[str]:
         return sorted(self.load().file_uris())
@@ -283,10 +283,10 @@ class IcebergLake(Lake):
     def engines(self) -> Engines:
         """Return what answers questions about the table."""
         table = self.load()
-        found: Engines = {"pyiceberg": (iceberg_engine(table), False)}
+        engines: Engines = {"pyiceberg": (iceberg_engine(table), False)}
         if POLARS_READS_ALL and not self.bucket:
-            found["polars"] = polars_engine(partial(pl.scan_iceberg, table)), True
-        return found
+            engines["polars"] = polars_engine(partial(pl.scan_iceberg, table)), True
+        return engines
 
 
 def _scan_parquet(paths: list[str]) -> pl.LazyFrame:
@@ -318,13 +318,13 @@ QUICKLY: dict[str, Any] = {"values": 1, "comparisons": ["="]}
 
 def rows(lake: Any) -> list[int]:
     """Return the values of n in a table of `segments`, ascending; engines find each by a filter."""
-    found = lake.read().select(["n"])
+    table = lake.read().select(["n"])
     try:
-        ask(lake, found, **QUICKLY)
+        ask(lake, table, **QUICKLY)
     except AssertionError:
-        if lake.read().num_rows == found.num_rows:  # or others have landed more meanwhile
+        if lake.read().num_rows == table.num_rows:  # or others have landed more meanwhile
             raise
-    return sorted(found["n"].to_pylist())
+    return sorted(table["n"].to_pylist())
 
 
 def staged(
@@ -362,8 +362,8 @@ def audit(
     """Do as `compared`; of a table in order, also ask each engine for its rows."""
     report = compared(lake, messages, low=low, letters=letters, decoding=decoding)
     if not report.findings and report.files and not isinstance(lake, DirectoryLake):
-        found = lake.read()
-        ask(lake, found.drop([name for name in found.column_names if name == "_kafka"]), **QUICKLY)
+        table = lake.read()
+        ask(lake, table.drop([name for name in table.column_names if name == "_kafka"]), **QUICKLY)
     return report
 
 

@@ -61,9 +61,9 @@ def record(number: int, *, row: bool) -> Record:
 def records(content: str) -> list[Record]:
     """Return all records of a topic with this content, in order."""
     return [
-        record(number, row=isinstance(each, list))
-        for each in CONTENTS[content]
-        for number in (each if isinstance(each, list) else [each])
+        record(number, row=isinstance(message, list))
+        for message in CONTENTS[content]
+        for number in (message if isinstance(message, list) else [message])
     ]
 
 
@@ -103,13 +103,13 @@ def _produce(producer: Any, topic: str, content: str) -> None:
     errors: list[Any] = []
     if content != "plain":
         producer.set_schema(topic, SCHEMA)
-    for each in records(content):
+    for sent in records(content):
         producer.produce(
             topic,
-            each.value,
-            each.key,
-            headers=each.headers,
-            timestamp=each.timestamp,
+            sent.value,
+            sent.key,
+            headers=sent.headers,
+            timestamp=sent.timestamp,
             on_delivery=lambda error, _: errors.append(error),
         )
     assert producer.flush(200) == 0
@@ -193,8 +193,10 @@ def check(servers: str, consumer: str, topic: str, content: str) -> None:
         read_messages
     )
     assert [_unwrapped(message) for message in read_messages] == [
-        [record(n, row=True) for n in each] if isinstance(each, list) else record(each, row=False)
-        for each in CONTENTS[content]
+        [record(n, row=True) for n in message]
+        if isinstance(message, list)
+        else record(message, row=False)
+        for message in CONTENTS[content]
     ]
     if consumer != "stock":
         stock = read(servers, "stock", topic, group=group(), until=1)
@@ -203,8 +205,8 @@ def check(servers: str, consumer: str, topic: str, content: str) -> None:
 
 def _check_positions(read_messages: list[Any]) -> None:
     rows = {
-        offset: len(list(each))
-        for offset, each in itertools.groupby(m.kafka_offset() for m in read_messages)
+        offset: len(list(same))
+        for offset, same in itertools.groupby(m.kafka_offset() for m in read_messages)
     }
     assert [m.offset() for m in read_messages] == [
         position.pack(m.kafka_offset(), m.row(), rows[m.kafka_offset()]) for m in read_messages
@@ -225,7 +227,7 @@ def _unwrapped(message: Any) -> list[Record] | Record:
         Record(
             {name: row[name] for name in SCHEMA.names},
             row["_kafka"]["key"],
-            [(each["key"], each["value"]) for each in row["_kafka"]["headers"]],
+            [(header["key"], header["value"]) for header in row["_kafka"]["headers"]],
             round(row["_kafka"]["timestamp"].timestamp() * 1000),
         )
         for row in rows

@@ -63,8 +63,8 @@ class RandomRows:
         self.rng = random.Random(seed)
         fields = [self._field(name, DEPTH) for name in "abc"[: self.rng.randint(1, 3)]]
         fields.append((pa.field("text", pa.string()), lambda: self.rng.choice(TEXTS)))
-        self.schema = pa.schema([each for each, _ in fields])
-        pool = [{each.name: make() for each, make in fields} for _ in range(40)]
+        self.schema = pa.schema([field for field, _ in fields])
+        pool = [{field.name: make() for field, make in fields} for _ in range(40)]
         self.rows: list[Row] = self.rng.choices(pool, k=ROWS)
 
     def _field(self, name: str, depth: int, *, in_record: bool = False) -> tuple[pa.Field, Make]:
@@ -107,8 +107,8 @@ class RandomRows:
     def _struct(self, depth: int) -> tuple[pa.DataType, Make]:
         names = "rst"[: self.rng.randint(1, 3)]
         fields = [self._field(name, depth, in_record=True) for name in names]
-        arrow = pa.struct([each for each, _ in fields])
-        return arrow, lambda: {each.name: make() for each, make in fields}
+        arrow = pa.struct([field for field, _ in fields])
+        return arrow, lambda: {field.name: make() for field, make in fields}
 
 
 def _times(*, micros: int, tz: dt.tzinfo | None = None) -> list[dt.datetime]:
@@ -243,22 +243,22 @@ def read(sent: SentSegment, rng: random.Random) -> Iterator[tuple[str, bool]]:
     yield "to_table", sent.rows == rows and _is_sound(table)
     table = table.select(names)  # the other readers return this, or a part of it
     end = rng.choice(_ends(segment.schema))
-    found = segment.to_table([*some, "_kafka.key", end])
-    others = [each for each in some if each != end.partition(".")[0]]
-    is_same = found.select(others).equals(table.select(others))
-    yield f"to_table of {end} and columns", is_same and _is_sound(found)
-    found = _consumer(sent).consume_arrow(ROWS, 0)
-    yield "consume_arrow", found.select(names).equals(table) and _is_sound(found)
+    result = segment.to_table([*some, "_kafka.key", end])
+    others = [name for name in some if name != end.partition(".")[0]]
+    is_same = result.select(others).equals(table.select(others))
+    yield f"to_table of {end} and columns", is_same and _is_sound(result)
+    result = _consumer(sent).consume_arrow(ROWS, 0)
+    yield "consume_arrow", result.select(names).equals(table) and _is_sound(result)
     condition = pc.field("text") == text
-    found = _consumer(sent).consume_arrow(ROWS, 0, columns=some, filter=condition)
+    result = _consumer(sent).consume_arrow(ROWS, 0, columns=some, filter=condition)
     chosen = table.filter(condition).select(some)
-    is_same = found.equals(chosen) and _is_sound(found) if found else not len(chosen)
+    is_same = result.equals(chosen) and _is_sound(result) if result else not len(chosen)
     yield "consume_arrow with a filter", is_same
-    found = _consumer(sent).arrow_reader(some, timeout=0, num_records=ROWS // 2).read_all()
-    yield "arrow_reader", found.equals(table.select(some)) and _is_sound(found)
+    result = _consumer(sent).arrow_reader(some, timeout=0, num_records=ROWS // 2).read_all()
+    yield "arrow_reader", result.equals(table.select(some)) and _is_sound(result)
     if READS_ALL:
-        found = _stitched([sent.value, sent.value]).select(names)
-        yield "stitched", found.equals(pa.concat_tables([table, table]))
+        result = _stitched([sent.value, sent.value]).select(names)
+        yield "stitched", result.equals(pa.concat_tables([table, table]))
     if rng.random() < CLIENTS:
         yield "clients, rows", _sent(sent, None) == list(enumerate(sent.rows))
         yield "clients, Arrow", _sent(sent, table) == list(enumerate(sent.rows))
@@ -302,8 +302,10 @@ def _sent(sent: SentSegment, table: pa.Table | None) -> list[tuple[int, Row]]:
             keys = pa.array(map(str, range(ROWS)))
             table = table.append_column("number", keys)
             producer.produce_arrow("t", table, key="number")
-    found = [(int(record.key()), record.error() or record.value()) for record in topic.records("t")]
-    return sorted(found, key=lambda each: each[0])
+    records = [
+        (int(record.key()), record.error() or record.value()) for record in topic.records("t")
+    ]
+    return sorted(records, key=lambda record: record[0])
 
 
 def _stitched(values: Iterable[bytes]) -> pa.Table:
@@ -335,7 +337,7 @@ def trial(seed: int) -> str:
 def main(trials: int, seed: int) -> dict[str, Any]:
     """Run trials; return their number, the failures and the seconds."""
     start = time.perf_counter()
-    wrong = [each for number in range(seed, seed + trials) if (each := trial(number))]
+    wrong = [failure for number in range(seed, seed + trials) if (failure := trial(number))]
     seconds = round(time.perf_counter() - start)
     return {"trials": trials, "wrong": wrong, "seconds": seconds}
 

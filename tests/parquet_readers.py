@@ -44,8 +44,8 @@ READERS: dict[str, Callable[[str], int]] = {
 
 def read(reader: str, paths: Sequence[str]) -> dict[str, str]:
     """Read files with one reader; return the number of rows of each, or why there is none."""
-    found: dict[str, str] = {}
-    while left := [path for path in paths if path not in found]:
+    outcomes: dict[str, str] = {}
+    while left := [path for path in paths if path not in outcomes]:
         done = subprocess.run(
             [sys.executable, __file__, reader, *left],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -54,10 +54,10 @@ def read(reader: str, paths: Sequence[str]) -> dict[str, str]:
             text=True,
             check=False,
         )
-        found |= dict(zip(left, done.stdout.split(), strict=False))
+        outcomes |= dict(zip(left, done.stdout.split(), strict=False))
         for path in left[len(done.stdout.split()) :][:1]:
-            found[path] = f"crashed with {done.returncode}"
-    return found
+            outcomes[path] = f"crashed with {done.returncode}"
+    return outcomes
 
 
 def main(reader: str, paths: list[str]) -> None:

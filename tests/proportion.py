@@ -17,7 +17,7 @@ def in_proportion(
 
     `work` prepares for a number of things, and returns what is done to them.
     """
-    few, many = (_steps(module, work(each)) for each in (count, 4 * count))
+    few, many = (_steps(module, work(size)) for size in (count, 4 * count))
     assert 0 < many <= 5 * few, (few, many)
 
 

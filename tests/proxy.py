@@ -52,8 +52,8 @@ class Proxy(ABC):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for each in self._sockets:
-            _shut(each)
+        for connection in self._sockets:
+            _shut(connection)
         for thread in self._threads:
             thread.join()
 
@@ -194,19 +194,19 @@ def _frame(source: socket.socket) -> bytes:
 
 
 def _exactly(source: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
+    data = b""
+    while len(data) < count:
         try:
-            more = source.recv(count - len(found))
+            more = source.recv(count - len(data))
         except OSError:
             return b""
         if not more:
             return b""
-        found += more
-    return found
+        data += more
+    return data
 
 
-def _shut(each: socket.socket) -> None:
+def _shut(connection: socket.socket) -> None:
     with suppress(OSError):
-        each.shutdown(socket.SHUT_RDWR)
-    each.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

@@ -58,16 +58,16 @@ class Question(NamedTuple):
         """Return how many of the column's values are such; if `ordered`, NaN is the greatest."""
         return sum(self._holds(value, ordered=ordered) for value in values)
 
-    def _holds(self, found: Any, *, ordered: bool) -> bool:
+    def _holds(self, value: Any, *, ordered: bool) -> bool:
         if self.asked in (NULL, VALID):
-            return (found is None) == (self.asked == NULL)
-        if found is None:
+            return (value is None) == (self.asked == NULL)
+        if value is None:
             return False
         if self.asked == NAN:
-            return is_nan(found)
-        if ordered and isinstance(found, float):
-            return bool(OPERATORS[self.asked](_place(found), _place(self.value)))
-        return bool(OPERATORS[self.asked](found, self.value))
+            return is_nan(value)
+        if ordered and isinstance(value, float):
+            return bool(OPERATORS[self.asked](_place(value), _place(self.value)))
+        return bool(OPERATORS[self.asked](value, self.value))
 
 
 def _place(value: float) -> tuple[bool, float]:
@@ -116,18 +116,18 @@ def questions(
             default for all.
         comparisons: how to compare with each of them.
     """
-    for path, kind, found in leaves(table):
+    for path, kind, column_values in leaves(table):
         for asked in (NULL, VALID, *([NAN] if pa.types.is_floating(kind) else [])):
-            yield Question(path, kind, asked), found
-        for value in _asked_for(kind, found, values):
+            yield Question(path, kind, asked), column_values
+        for value in _asked_for(kind, column_values, values):
             for asked in ("=",) if pa.types.is_boolean(kind) else comparisons:
-                yield Question(path, kind, asked, value), found
+                yield Question(path, kind, asked, value), column_values
 
 
-def _asked_for(kind: pa.DataType, found: Iterable[Any], count: int | None) -> list[Any]:
+def _asked_for(kind: pa.DataType, column_values: Iterable[Any], count: int | None) -> list[Any]:
     if pa.types.is_nested(kind):
         return []
-    values = {each for each in found if each is not None}
+    values = {value for value in column_values if value is not None}
     if pa.types.is_temporal(kind) and any(isinstance(value, int) for value in values):
         return []  # Python lacks some of them
     numbers = sorted(value for value in values if not is_nan(value))
@@ -145,8 +145,10 @@ def ask(lake: Any, expected: pa.Table, **how: Any) -> int:
     asked = 0
     wrong = []
     engines = lake.engines()
-    for question, found in questions(expected, **how):
-        counts = {ordered: question.count(found, ordered=ordered) for ordered in (True, False)}
+    for question, column_values in questions(expected, **how):
+        counts = {
+            ordered: question.count(column_values, ordered=ordered) for ordered in (True, False)
+        }
         for name, (answer, ordered) in engines.items():
             if is_nan(question.value) and not ordered:
                 continue
@@ -180,8 +182,8 @@ def _arrow_filter(question: Question) -> pc.Expression:
     if question.asked == NAN:
         return pc.is_nan(field)
     value = pa.scalar(question.value, question.kind)
-    found: pc.Expression = OPERATORS[question.asked](field, value)
-    return found
+    condition: pc.Expression = OPERATORS[question.asked](field, value)
+    return condition
 
 
 _TAKES_NULLS_FOR_VALUES = duckdb.__version__ == "2.0.0"
@@ -200,8 +202,8 @@ def duckdb_engine(source: Any) -> Answer:
     def answer(question: Question) -> int | None:
         if reads_files and question.asked in (NULL, VALID) and _TAKES_NULLS_FOR_VALUES:
             return None
-        place = ".".join(['"' + each.replace('"', '""') + '"' for each in question.path])
-        condition = _condition(place, question, lambda each: _duckdb_literal(each, question.kind))
+        place = ".".join(['"' + part.replace('"', '""') + '"' for part in question.path])
+        condition = _condition(place, question, lambda value: _duckdb_literal(value, question.kind))
         sql = f"SELECT count(*) FROM {source} AS t WHERE {condition}"
         return int(connection.execute(sql).fetchall()[0][0])
 
@@ -210,8 +212,8 @@ def duckdb_engine(source: Any) -> Answer:
 
 def spark_condition(question: Question) -> str:
     """Return a question as a filter of Spark's SQL."""
-    place = ".".join(f"`{each}`" for each in question.path)
-    return _condition(place, question, lambda each: _spark_literal(each, question.kind))
+    place = ".".join(f"`{part}`" for part in question.path)
+    return _condition(place, question, lambda value: _spark_literal(value, question.kind))
 
 
 def _spark_literal(value: Any, kind: pa.DataType) -> str:
@@ -279,9 +281,9 @@ def datafusion_engine(table: Any) -> Answer:
     def answer(question: Question) -> int:
         name, *members = question.path
         place = '"' + name.replace('"', '""') + '"' + "".join(f"['{member}']" for member in members)
-        condition = _condition(place, question, lambda each: _arrow_literal(each, question.kind))
-        found = builder.execute(f'SELECT count(*) AS "found" FROM t WHERE {condition}').read_all()
-        return int(pa.table(found)["found"][0].as_py())
+        condition = _condition(place, question, lambda value: _arrow_literal(value, question.kind))
+        counted = builder.execute(f'SELECT count(*) AS "found" FROM t WHERE {condition}').read_all()
+        return int(pa.table(counted)["found"][0].as_py())
 
     return answer
 
@@ -313,8 +315,8 @@ def polars_engine(scan: Callable[[], pl.LazyFrame]) -> Answer:
 
     def answer(question: Question) -> int:
         column = pl.col(question.path[0])
-        for each in question.path[1:]:
-            column = column.struct.field(each)
+        for member in question.path[1:]:
+            column = column.struct.field(member)
         if question.asked == NULL:
             condition = column.is_null()
         elif question.asked == VALID:

@@ -38,7 +38,7 @@ def everything(
     with cls(config | own | settings) as consumer:
         if partitions is None:
             partitions = consumer.list_topics(topic, 60).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         last: dict[int, int] = {}
         ended: set[int] = set()
         while len(ended) < len(partitions):
@@ -59,4 +59,4 @@ def everything(
 
 def numbers(servers: str, topic: str) -> list[int]:
     """Return the values of a topic's column `n`, sorted."""
-    return sorted(each.value()["n"] for each in everything(servers, topic))
+    return sorted(message.value()["n"] for message in everything(servers, topic))

@@ -32,13 +32,13 @@ def assert_same_tables(
     assert core is not None
     expected = table_or_error(decoder, headers, value, columns)
     decoder.core = core
-    found = table_or_error(decoder, headers, value, columns)
-    if isinstance(expected, str) or isinstance(found, str):
-        assert found == expected
+    actual = table_or_error(decoder, headers, value, columns)
+    if isinstance(expected, str) or isinstance(actual, str):
+        assert actual == expected
         return False
-    assert_same(found, expected)
+    assert_same(actual, expected)
     if columns is None:  # else Arrow's way calls the entries of a map by another name
-        assert found.schema.equals(expected.schema, check_metadata=True)
+        assert actual.schema.equals(expected.schema, check_metadata=True)
     raw = RawSegment(*parse_headers(headers), value)
     known = core.open(*raw, schema=lambda: decoder.open(raw).schema)
     table = None if known is None else known.table(columns)
@@ -58,40 +58,42 @@ def table_or_error(
         return str(error)
 
 
-def assert_same(found: pa.Table, expected: pa.Table) -> None:
+def assert_same(actual: pa.Table, expected: pa.Table) -> None:
     """Compare two tables, whose chunks and order of columns may differ."""
-    found.validate(full=True)
-    assert set(found.schema.names) == set(expected.schema.names)
-    expected = expected.select(found.schema.names)
-    assert found.schema.equals(expected.schema)
-    assert (found.schema.metadata or {}) == (expected.schema.metadata or {})
-    assert [field.metadata for field in found.schema] == [
+    actual.validate(full=True)
+    assert set(actual.schema.names) == set(expected.schema.names)
+    expected = expected.select(actual.schema.names)
+    assert actual.schema.equals(expected.schema)
+    assert (actual.schema.metadata or {}) == (expected.schema.metadata or {})
+    assert [field.metadata for field in actual.schema] == [
         field.metadata for field in expected.schema
     ]
-    assert found.num_rows == expected.num_rows
-    for one, other in zip(found.columns, expected.columns, strict=True):
+    assert actual.num_rows == expected.num_rows
+    for one, other in zip(actual.columns, expected.columns, strict=True):
         assert_same_arrays(pa.concat_arrays(one.chunks), pa.concat_arrays(other.chunks))
 
 
-def assert_same_arrays(found: pa.Array, expected: pa.Array) -> None:
+def assert_same_arrays(actual: pa.Array, expected: pa.Array) -> None:
     """Compare two arrays, NaNs bit by bit; of what nulls hide, only whether it is null."""
-    arrow = found.type
+    arrow = actual.type
     assert arrow.equals(expected.type)
-    assert len(found) == len(expected)
-    assert found.null_count == expected.null_count
-    assert found.is_valid().equals(expected.is_valid())
+    assert len(actual) == len(expected)
+    assert actual.null_count == expected.null_count
+    assert actual.is_valid().equals(expected.is_valid())
     if types.is_struct(arrow):
-        for index, (one, other) in enumerate(zip(found.flatten(), expected.flatten(), strict=True)):
-            assert found.field(index).null_count == expected.field(index).null_count
+        for index, (one, other) in enumerate(
+            zip(actual.flatten(), expected.flatten(), strict=True)
+        ):
+            assert actual.field(index).null_count == expected.field(index).null_count
             assert_same_arrays(one, other)
     elif types.is_fixed_size_list(arrow):
-        assert found.values.null_count == expected.values.null_count
-        assert_same_arrays(found.flatten(), expected.flatten())
+        assert actual.values.null_count == expected.values.null_count
+        assert_same_arrays(actual.flatten(), expected.flatten())
     elif types.is_nested(arrow):
-        assert found.offsets.equals(expected.offsets)
-        assert_same_arrays(found.values, expected.values)
+        assert actual.offsets.equals(expected.offsets)
+        assert_same_arrays(actual.values, expected.values)
     elif types.is_floating(arrow):
         bits = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[arrow.bit_width]
-        assert found.view(bits).equals(expected.view(bits))
+        assert actual.view(bits).equals(expected.view(bits))
     else:
-        assert found.equals(expected)
+        assert actual.equals(expected)

@@ -45,10 +45,10 @@ def secured_kafka(config: Mapping[str, str]) -> Iterator[tuple[LocalKafka, str]]
     properties = local_kafka.node_properties
 
     def with_users(*arguments: Any, **keywords: Any) -> dict[str, str]:
-        found = properties(*arguments, **keywords)
+        settings = properties(*arguments, **keywords)
         for name in "listeners", "advertised.listeners":
-            found[name] += f",SASL_PLAINTEXT://{address}"
-        return found
+            settings[name] += f",SASL_PLAINTEXT://{address}"
+        return settings
 
     with socket.socket() as kept, pytest.MonkeyPatch.context() as patch:
         # Bound to the end, with SO_REUSEADDR: the broker may listen on it too, and nobody else.

@@ -79,12 +79,12 @@ def send_numbered(
             producer.produce_arrow(topic, rows.slice(index * size, size), partition=index)
 
 
-def check_numbered(found: pa.Table, count: int, record_property: Any) -> None:
+def check_numbered(table: pa.Table, count: int, record_property: Any) -> None:
     """Compare rows of `numbered` that were read, in any order, with those that were sent."""
     sent = numbered(count)
-    times = np.bincount(found["n"], minlength=count)
+    times = np.bincount(table["n"], minlength=count)
     lost, twice = int((times == 0).sum()), int((times > 1).sum())
     record_property("rows lost", lost)
     record_property("rows twice", twice)
     assert (lost, twice) == (0, 0)
-    assert found.select(sent.column_names).sort_by("n").cast(sent.schema).equals(sent)
+    assert table.select(sent.column_names).sort_by("n").cast(sent.schema).equals(sent)

@@ -44,7 +44,7 @@ class Query:
     def stage(self, *tasks: list[pa.RecordBatch]) -> list[Any]:
         """Stage the rows of the sink's tasks, and return what the driver is told."""
         task = pickle.loads(pickle.dumps(self._sink))
-        return [pickle.loads(pickle.dumps(task.write(iter(each)))) for each in tasks]
+        return [pickle.loads(pickle.dumps(task.write(iter(batches)))) for batches in tasks]
 
     def commit(self, messages: list[Any]) -> None:
         """Land what was staged."""

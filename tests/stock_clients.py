@@ -34,7 +34,7 @@ def receive(servers: KafkaServers, topic: str, count: int) -> list[bytes | None]
         return len(messages) >= count
 
     with Consumer(config) as consumer:
-        found = consumer.list_topics(topic, timeout=120).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
+        partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         eventually(all_there)
     return [message.value() for message in messages]

@@ -97,9 +97,9 @@ def interpreter_bytes() -> int:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found: int = psutil.Process(process.pid).memory_info().rss
+        size: int = psutil.Process(process.pid).memory_info().rss
         process.communicate(b"\n")
-    return found
+    return size
 
 
 def set_config(
@@ -162,12 +162,12 @@ def command_lines(pid: int) -> dict[int, str]:
 
     What has ended has none, waited for or not: psutil raises for it.
     """
-    found: dict[int, str] = {}
+    commands: dict[int, str] = {}
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # nor has a zombie
-                found[child.pid] = " ".join(child.cmdline())
-    return found
+                commands[child.pid] = " ".join(child.cmdline())
+    return commands
 
 
 class TopicFactory(Protocol):

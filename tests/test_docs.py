@@ -65,14 +65,14 @@ def test_the_producers_snippets_run_one_after_the_other(kafka, capsys) -> None:
     namespace["producer"].close()
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs"}
     with Consumer({**config, "columnar.encoding": "parquet"}) as consumer:
-        places = [TopicPartition(each, n, 0) for each in ("orders", "other") for n in range(2)]
+        places = [TopicPartition(topic, n, 0) for topic in ("orders", "other") for n in range(2)]
         consumer.assign(places)
-        found = [message for _ in range(5) for message in [consumer.poll(120)] if message]
-    ids = [each.value()["id"] for each in found if each.topic() == "orders"]
+        messages = [message for _ in range(5) for message in [consumer.poll(120)] if message]
+    ids = [message.value()["id"] for message in messages if message.topic() == "orders"]
     assert sorted(ids) == [1, 2, 3, 4]
-    [plain] = [each.value() for each in found if each.topic() == "other"]
+    [plain] = [message.value() for message in messages if message.topic() == "other"]
     assert plain == b"a topic without a schema: an ordinary message"
-    assert int(capsys.readouterr().out) in {each.offset() for each in found}
+    assert int(capsys.readouterr().out) in {message.offset() for message in messages}
 
 
 @pytest.mark.kafka
@@ -193,11 +193,11 @@ def test_the_options_of_landing_are_in_the_table_as_they_are() -> None:
     page = (ROOT / "docs/lake.md").read_text(encoding="utf-8")
     section = page.partition("## Options")[2].partition("\n## ")[0]
     rows = [re.findall(r" ([^|]*) (?=\|)", line) for line in section.splitlines() if "`" in line]
-    found = {row[0].strip("`"): row[1:] for row in rows if len(row) == 4}
+    table = {row[0].strip("`"): row[1:] for row in rows if len(row) == 4}
     stated = dict(options_of(LakeOptions))
-    assert found.keys() - {"path", "table.source.isolation"} == set(map(documented, stated))
+    assert table.keys() - {"path", "table.source.isolation"} == set(map(documented, stated))
     for name, option in stated.items():
-        flag, values, text = found[documented(name)]
+        flag, values, text = table[documented(name)]
         formats = ", ".join(map(str.title, formats_with(name)))
         of_formats = "" if formats_with(name) == tuple(FORMATS) else f" ({formats})"
         assert (flag, without_links(text)) == (

@@ -200,7 +200,7 @@ print(sorted(found), sorted(heavy & (set(sys.modules) - before)))
         *("broker", "broker.client_classes", "config", "errors"),
         *("ingest", "ingest.oauth", "ingest.topic_id", "position"),
     ]
-    assert run(code) == f"{[f'columnar_kafka.{each}' for each in loaded]} []"
+    assert run(code) == f"{[f'columnar_kafka.{name}' for name in loaded]} []"
 
 
 def test_each_name_is_imported_when_it_is_used() -> None:

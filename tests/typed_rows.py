@@ -70,7 +70,7 @@ def _nested(
     def deep(size: int) -> list[Any]:
         return [{"l": some(n), "m": {n: some(1), 7: None}} for n in range(size)]
 
-    present = [each for each in some(2000) if each is not None]
+    present = [value for value in some(2000) if value is not None]
     made: dict[str, Callable[[int], Any]] = {
         "list": some,
         "large": lambda size: rng.choices(present, k=size),
@@ -140,7 +140,7 @@ def _ends(arrow: pa.DataType) -> list[Any]:
     if types.is_binary(arrow) or types.is_large_binary(arrow):
         return [b"", b"\0", b"\xff" * 5000]
     least, greatest = _range(arrow)
-    return [_as(arrow, each) for each in (least, least + 1, greatest - 1, greatest)]
+    return [_as(arrow, number) for number in (least, least + 1, greatest - 1, greatest)]
 
 
 _LIMITS: Final = {

@@ -151,7 +151,7 @@ def _members(config: dict[str, Any]) -> Callable[[], list[Any] | None]:
     return members
 
 
-STATES: Final = {each.__name__: each for each in (granted, read, exceeded)}
+STATES: Final = {state.__name__: state for state in (granted, read, exceeded)}
 
 # --- what refers to the consumer at the end -------------------------------------------------------
 
@@ -200,7 +200,9 @@ def raised(make: Callable[[], Any]) -> None:
     raise LookupError(consumer)
 
 
-ENDINGS: Final = {each.__name__: each for each in (module, cycle, function, nobody, thread, raised)}
+ENDINGS: Final = {
+    ending.__name__: ending for ending in (module, cycle, function, nobody, thread, raised)
+}
 
 
 def _print_children() -> None:

@@ -47,6 +47,6 @@ def with_subclasses(value: Any, rng: random.Random) -> Any:
     if isinstance(value, dict):
         return {with_subclasses(k, rng): with_subclasses(v, rng) for k, v in value.items()}
     if isinstance(value, list):
-        return [with_subclasses(each, rng) for each in value]
+        return [with_subclasses(item, rng) for item in value]
     subclass = SUBCLASSES.get(type(value)) if rng.random() < 0.5 else None
     return value if subclass is None else subclass(value)

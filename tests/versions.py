@@ -210,8 +210,8 @@ def run(line: Line) -> Result:
         if made.returncode:
             return result(f"failed: {made.stderr.strip()}", imports, versions)
     # What is named is collected even where `conftest.py` ignores it.
-    tests = [each for each in TESTS[line.tests] if native or each != OF_THE_CORE]
-    ignored = [f"--ignore={each}" for each in LEFT_OUT]
+    tests = [test for test in TESTS[line.tests] if native or test != OF_THE_CORE]
+    ignored = [f"--ignore={path}" for path in LEFT_OUT]
     # Not `python -m pytest`, which would import the package from the current folder.
     pytest = [folder / "bin/pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2"]
     code = in_environment([*pytest, "--max-worker-restart", "0", *ignored, *tests], log)

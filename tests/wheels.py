@@ -33,9 +33,9 @@ def main() -> None:
     python = environment / "bin/python"
     run(python, "-m", "pip", "install", "--quiet", "--find-links", index, "columnar-kafka")
     code = "from columnar_kafka import native; print(native.enabled, native.reason)"
-    found = run(python, "-I", "-c", code, PATH="")
-    say(f"here: native.enabled, native.reason = {found}")
-    assert found == "True None"
+    state = run(python, "-I", "-c", code, PATH="")
+    say(f"here: native.enabled, native.reason = {state}")
+    assert state == "True None"
     if sys.platform == "linux":
         code = "from columnar_kafka.native import core; print(core.__file__)"
         assert "libpython" not in run("ldd", run(python, "-I", "-c", code))
@@ -75,7 +75,7 @@ def choose(index: Path, platform: str) -> str:
 def run(*command: str | Path, **variables: str) -> str:
     """Return what a command prints."""
     return subprocess.run(
-        [str(each) for each in command],
+        [str(part) for part in command],
         env=os.environ | variables,
         stdout=subprocess.PIPE,
         text=True,

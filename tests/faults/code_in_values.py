@@ -303,12 +303,12 @@ def install(program: Program, unraisable: list[str]) -> None:
     rng = random.Random(program.seed)
     handling = False
 
-    def dropped(each: Any) -> None:
+    def dropped(swallowed: Any) -> None:
         """Python drops what is raised in a finalizer."""
-        if isinstance(each.exc_value, Interruption):
-            program.reach(each.exc_value)
+        if isinstance(swallowed.exc_value, Interruption):
+            program.reach(swallowed.exc_value)
         else:
-            unraisable.append(repr(each.exc_value))
+            unraisable.append(repr(swallowed.exc_value))
 
     def ended(*error: Any) -> None:
         """Say why the program ends, before the signals end it that go on."""

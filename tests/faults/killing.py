@@ -64,8 +64,8 @@ class Orders:
 
     @staticmethod
     def of_process() -> Orders | None:
-        found = os.environ.get(ORDERS)
-        return Orders(**json.loads(found)) if found else None
+        orders = os.environ.get(ORDERS)
+        return Orders(**json.loads(orders)) if orders else None
 
     def log_kill(self, point: str) -> None:
         with self.log.open("a") as file:

@@ -26,11 +26,11 @@ def main(asked: Path, answers: Path, jars: str) -> None:
     for key, value in question["catalog"].items():
         builder = builder.config(f"spark.sql.catalog.tests.{key}", value)
     session = builder.getOrCreate()
-    found = [
+    results = [
         [row.asDict() for row in session.sql(f"CALL tests.system.{call}").collect()]
         for call in question["calls"]
     ]
-    answers.write_text(json.dumps(found))
+    answers.write_text(json.dumps(results))
     session.stop()
 
 

@@ -35,12 +35,12 @@ def main(asked: Path, answers: Path, jars: str) -> None:
         )
         .getOrCreate()
     )
-    found = {}
+    tables = {}
     for name, (table_format, path, condition) in json.loads(asked.read_text()).items():
         reader = session.read.format(table_format).option("mergeSchema", "true")
         rows = reader.load(path).where(condition).drop("_kafka").collect()
-        found[name] = [row.asDict(recursive=True) for row in rows]
-    answers.write_text(json.dumps(found, default=plain))
+        tables[name] = [row.asDict(recursive=True) for row in rows]
+    answers.write_text(json.dumps(tables, default=plain))
     session.stop()
 
 

@@ -26,8 +26,8 @@ def main(servers: str, topic: str, lake: str, package: str | None = None) -> Non
         if package:
             spark.sparkContext.addPyFile(package)
         land(spark, servers, topic, f"{lake}-checkpoint", {"path": lake})
-        found = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()
-        sys.stdout.write(f"{[row.place for row in found]}\n")
+        rows = spark.range(2, numPartitions=2).mapInArrow(places, "place string").collect()
+        sys.stdout.write(f"{[row.place for row in rows]}\n")
     finally:
         spark.stop()
 

@@ -33,10 +33,10 @@ class Sink(sink.LakeSink):
 
 class Reader(source.StreamReader):
     def initialOffset(self) -> Any:  # noqa: N802 - Spark's name
-        found = super().initialOffset()
+        offset = super().initialOffset()
         if meanwhile := os.environ.get(MEANWHILE):
             _wait(Path(meanwhile))
-        return found
+        return offset
 
     def partitions(self, start: Any, end: Any) -> Any:
         with around("after the log"):

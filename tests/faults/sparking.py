@@ -28,8 +28,8 @@ CONFIG = {
 def main(master: str, source: str, sink: str) -> None:
     reading, writing = json.loads(source), json.loads(sink)
     with local_spark(master=master, config=CONFIG) as spark:
-        for each in (spark_classes_killed.Source, spark_classes_killed.Sink):
-            spark.dataSource.register(each)
+        for cls in (spark_classes_killed.Source, spark_classes_killed.Sink):
+            spark.dataSource.register(cls)
         frame = spark.readStream.format("killed_kafka").options(**reading).load()
         if "_kafka" in frame.columns:
             frame = frame.drop("_kafka")

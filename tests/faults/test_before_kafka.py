@@ -62,7 +62,7 @@ def test_what_was_produced_before_kafka_answers_arrives_where_stock_would_put_it
     for topic in ("known", "new"):
         assert numbers(servers, topic) == expected
         told = {m.value()["n"]: m.partition() for _, m in reports if m.topic() == topic}
-        assert told == {n: partition for partition, each in expected.items() for n in each}
+        assert told == {n: partition for partition, held in expected.items() for n in held}
 
 
 def key(n: int) -> bytes:
@@ -71,27 +71,27 @@ def key(n: int) -> bytes:
 
 def where_stock_puts(servers: dict[str, Any]) -> dict[int, list[int]]:
     """Return the numbers in each partition after stock's producer has produced them in order."""
-    found: dict[int, list[int]] = defaultdict(list)
+    by_partition: dict[int, list[int]] = defaultdict(list)
     with confluent_kafka.Producer(servers) as producer:
         for n in range(RECORDS):
             producer.produce(
                 "stock",
                 b"",
                 key=key(n),
-                on_delivery=lambda _, message, n=n: found[message.partition()].append(n),
+                on_delivery=lambda _, message, n=n: by_partition[message.partition()].append(n),
             )
-    assert sum(map(len, found.values())) == RECORDS
-    return {partition: sorted(each) for partition, each in found.items()}
+    assert sum(map(len, by_partition.values())) == RECORDS
+    return {partition: sorted(held) for partition, held in by_partition.items()}
 
 
 def numbers(servers: dict[str, Any], topic: str) -> dict[int, list[int]]:
     """Return what each partition holds, in order."""
-    found: dict[int, list[int]] = defaultdict(list)
+    by_partition: dict[int, list[int]] = defaultdict(list)
     config = {"group.id": topic, "auto.offset.reset": "earliest", "columnar.encoding": "parquet"}
     with Consumer(servers | config) as consumer:
         consumer.subscribe([topic])
         for _ in range(RECORDS):
             message = consumer.poll(120)
             assert message.error() is None
-            found[message.partition()].append(message.value()["n"])
-    return dict(found)
+            by_partition[message.partition()].append(message.value()["n"])
+    return dict(by_partition)

@@ -84,9 +84,9 @@ def counts(sender: producing.Numbered, servers: str, kind: str) -> dict[str, Any
     """Compare what a producer was told with what is there."""
     places: dict[tuple[int, int], int] = {}
     by_partition: dict[int, list[int]] = defaultdict(list)
-    for each in everything(servers, sender.topic, retries=True):
-        places[each.partition(), each.offset()] = each.value()["n"]
-        by_partition[each.partition()].append(each.value()["n"])
+    for message in everything(servers, sender.topic, retries=True):
+        places[message.partition(), message.offset()] = message.value()["n"]
+        by_partition[message.partition()].append(message.value()["n"])
     times = Counter(places.values())
     return {
         f"{kind}: accepted": sender.accepted,
@@ -129,8 +129,8 @@ def freeze(node: Node, seconds: float) -> None:
 
 
 def in_sync(admin: AdminClient, topic: str) -> bool:
-    found = admin.list_topics(topic, timeout=120).topics[topic].partitions.values()
-    return all(len(partition.isrs) == 3 for partition in found)
+    partitions = admin.list_topics(topic, timeout=120).topics[topic].partitions.values()
+    return all(len(partition.isrs) == 3 for partition in partitions)
 
 
 def test_a_producer_of_a_stopped_broker_keeps_its_memory_bound_and_its_records(
@@ -157,13 +157,14 @@ def test_a_producer_of_a_stopped_broker_keeps_its_memory_bound_and_its_records(
         bound = QUEUE_KBYTES * 1024
         for shape, result in results.items():
             record_property(shape, result | {"grown": f"{grown[shape] / bound:.2f} of the bound"})
-        assert {shape: each for shape, each in grown.items() if each > 1.2 * bound} == {}
+        assert {shape: growth for shape, growth in grown.items() if growth > 1.2 * bound} == {}
         for result in results.values():
             assert result["failed"] == result["left"] == 0
             assert result["stored"] == result["accepted"]
         for shape, result in results.items():
             there = Counter(
-                producing.number(shape, each) for each in everything(servers, shape, retries=True)
+                producing.number(shape, message)
+                for message in everything(servers, shape, retries=True)
             )
             assert there == Counter(range(result["accepted"]))
 

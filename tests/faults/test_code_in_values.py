@@ -28,21 +28,21 @@ def check(python: str, rows: int, seed: int, **settings: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     right = ("unreported", "twice", "refused and reported", "panics")
-    assert [found[name] for name in right] == [0] * len(right), found
-    assert (found["reached"], found["unexpected"]) == (found["raised"], []), found
-    assert found["rows"] >= rows
-    return found
+    assert [outcome[name] for name in right] == [0] * len(right), outcome
+    assert (outcome["reached"], outcome["unexpected"]) == (outcome["raised"], []), outcome
+    assert outcome["rows"] >= rows
+    return outcome
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_record_is_reported_once_and_every_exception_reaches_the_caller(
     seed: int, record_property: Any
 ) -> None:
-    found = check(sys.executable, ROWS // len(SEEDS), seed)
-    assert found["raised"] > 0
-    record_property("code in values", found)
+    outcome = check(sys.executable, ROWS // len(SEEDS), seed)
+    assert outcome["raised"] > 0
+    record_property("code in values", outcome)
 
 
 NEWER = ROOT / ".venv-3.13/bin/python"
@@ -52,6 +52,6 @@ NEWER = ROOT / ".venv-3.13/bin/python"
 @pytest.mark.parametrize("seed", SEEDS)
 def test_on_a_newer_python_too(seed: int, record_property: Any) -> None:
     """From 3.12 on, the garbage collector runs where signals are looked for."""
-    found = check(str(NEWER), ROWS // len(SEEDS), seed)
-    assert found["native"]
-    record_property("code in values", found)
+    outcome = check(str(NEWER), ROWS // len(SEEDS), seed)
+    assert outcome["native"]
+    record_property("code in values", outcome)

@@ -83,15 +83,15 @@ def _segment_id(partition: int, offset: int) -> str:
 
 def messages(partition: int) -> list[dict[str, Any]]:
     """Return what a partition holds; record n of the message at offset o is 10 o + n."""
-    found: list[dict[str, Any]] = []
+    contents: list[dict[str, Any]] = []
     for offset, rows in enumerate(SHAPE):
         if rows:
             table = pa.table({"n": [10 * offset + row for row in range(rows)]})
             made = segment(table, number=partition * 10 + offset)
-            found.append({"value": made.value, "headers": list(made.headers)})
+            contents.append({"value": made.value, "headers": list(made.headers)})
         else:
-            found.append({"value": b"%d" % (10 * offset), "headers": None})
-    return found
+            contents.append({"value": b"%d" % (10 * offset), "headers": None})
+    return contents
 
 
 def expected(offset: int, first: int = 0) -> list[int]:
@@ -107,11 +107,11 @@ def check(consumer: Any, topic: str, wanted: dict[int, int], first: dict[int, in
 
     Returns how many records that was.
     """
-    places = [TopicPartition(topic, each) for each in wanted]
-    for each in consumer.committed(places, 120):
-        assert each.offset >= position.start(min(wanted[each.partition], 1 << 42))
+    places = [TopicPartition(topic, partition) for partition in wanted]
+    for place in consumer.committed(places, 120):
+        assert place.offset >= position.start(min(wanted[place.partition], 1 << 42))
     consumer.assign(places)
-    found: dict[int, list[int]] = {partition: [] for partition in wanted}
+    numbers: dict[int, list[int]] = {partition: [] for partition in wanted}
     ended = 0
     while ended < len(wanted):
         for message in consumer.consume(1000, 0.05):
@@ -121,9 +121,9 @@ def check(consumer: Any, topic: str, wanted: dict[int, int], first: dict[int, in
                 ended += 1
             else:
                 number = value["n"] if isinstance(value, dict) else int(value)
-                found[message.partition()].append(number)
-    assert found == {key: expected(at, first.get(key, 0)) for key, at in wanted.items()}
-    return sum(map(len, found.values()))
+                numbers[message.partition()].append(number)
+    assert numbers == {key: expected(at, first.get(key, 0)) for key, at in wanted.items()}
+    return sum(map(len, numbers.values()))
 
 
 CONFIG: Final = {
@@ -174,10 +174,10 @@ def test_what_is_ours_is_understood_among_all_that() -> None:
     kafka.commit("g", [TopicPartition("t", 0, 2, f"1:2:{_segment_id(0, 2)}")])
     with closing(kafka.Consumer(CONFIG)) as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        found = [
+        values = [
             message.value() for message in consumer.consume(3, 0.05) if message.error() is None
         ]
-    assert found == [{"n": 23}, {"n": 24}, {"n": 30}]
+    assert values == [{"n": 23}, {"n": 24}, {"n": 30}]
 
 
 @pytest.mark.kafka
@@ -194,8 +194,8 @@ def test_on_a_real_broker_too(kafka, topic, record_property) -> None:
     deleted = {index: _random.choice([0, 2, 3]) for index in range(60)}
     with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}) as admin:
         done = admin.delete_records([TopicPartition(name, k, v) for k, v in deleted.items() if v])
-        for each in done.values():
-            each.result(120)
+        for future in done.values():
+            future.result(120)
     with columnar_kafka.Consumer({**CONFIG, **servers}) as consumer:
         count = check(consumer, name, wanted, deleted)
     gone = sum(not deleted[key] <= at < GONE for key, at in wanted.items())

@@ -133,25 +133,25 @@ def hostiles(kind: Any) -> Iterator[hostile.Sent]:
     kinds += [lambda _, bomb=bomb: bomb() for bomb in hostile.BOMBS.values()]  # type: ignore[misc]
     kinds += [with_foreign_ids] if kind is IcebergLake else []
     made = [[make(number) for number in range(5 if make is truncated else 1)] for make in kinds]
-    return islice(cycle([each for several in made for each in several]), COUNT)
+    return islice(cycle([sent for several in made for sent in several]), COUNT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_messages_are_dead_letters_and_the_rest_lands(tmp_path: Path, kind: Any) -> None:
     lake = kind(tmp_path / "lake")
     messages, good, bad = [], [], []
-    for number, each in enumerate(hostiles(kind)):
+    for number, sent in enumerate(hostiles(kind)):
         messages.append(numbered(2 * number))
         good.append(2 * number)
         bad.append(2 * number + 1)
         messages.append(
             SourceMessage(
-                topic="t", partition=0, offset=bad[-1], headers=each.headers(), value=each.value
+                topic="t", partition=0, offset=bad[-1], headers=sent.headers(), value=sent.value
             )
         )
     rules = Rules(dead_letters=open_dead_letters(str(tmp_path / "dead")))
-    found = land(messages, table=lake.table(), generations=GENERATIONS, rules=rules)
-    assert (found.landed.messages, found.dead_letters) == (COUNT, COUNT)
+    outcome = land(messages, table=lake.table(), generations=GENERATIONS, rules=rules)
+    assert (outcome.landed.messages, outcome.dead_letters) == (COUNT, COUNT)
     assert rows(lake) == numbers(good)
     assert pq.read_table(tmp_path / "dead" / "t")["offset"].to_pylist() == bad
 
@@ -164,16 +164,16 @@ def test_no_forged_segment_takes_a_good_row_with_it(
     cases = list(forged.forged(COUNT))
     messages = [
         SourceMessage(
-            topic="t", partition=0, offset=offset, headers=each.headers(), value=each.value
+            topic="t", partition=0, offset=offset, headers=sent.headers(), value=sent.value
         )
-        for offset, each in enumerate(each for _, case in cases for each in (good, case))
+        for offset, sent in enumerate(sent for _, case in cases for sent in (good, case))
     ]
     place = open_dead_letters(str(tmp_path / "dead"))
     lake = DirectoryLake(tmp_path / "lake")
     rules = Rules(verify="decode", dead_letters=place)
-    found = land(messages, table=lake.table(), generations=GENERATIONS, rules=rules)
-    record_property("dead letters", found.dead_letters)
-    assert found.landed.messages + found.dead_letters == 2 * COUNT
+    outcome = land(messages, table=lake.table(), generations=GENERATIONS, rules=rules)
+    record_property("dead letters", outcome.dead_letters)
+    assert outcome.landed.messages + outcome.dead_letters == 2 * COUNT
     files = {str(path): path for path in lake.root.glob("t/*.parquet")}
     for reader in parquet_readers.READERS:
         outcomes = parquet_readers.read(reader, list(files))

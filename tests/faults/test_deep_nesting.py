@@ -36,11 +36,11 @@ def test_what_was_produced_is_read(
         for seed in seeds
     ]
     try:
-        outcomes = [json.loads(each.communicate()[0]) for each in running]
+        outcomes = [json.loads(process.communicate()[0]) for process in running]
     finally:
-        for each in running:
-            each.kill()
-            each.wait()
+        for process in running:
+            process.kill()
+            process.wait()
     trials = sum(outcome["trials"] for outcome in outcomes)
     record_property("trials", trials)
     record_property("seconds", max(outcome["seconds"] for outcome in outcomes))

@@ -73,20 +73,20 @@ def test_each_reads_what_the_other_has_sent(
 ) -> None:
     name = topic()
     run(writer, "produce", topic=name, kind=kind, numbers=list(range(30)))
-    found = run(reader, "consume", topic=name, group=f"{name}-group", count=30)
-    assert found == [record(kind, n) for n in range(30)]
+    records = run(reader, "consume", topic=name, group=f"{name}-group", count=30)
+    assert records == [record(kind, n) for n in range(30)]
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_a_group_goes_on_inside_a_segment_whoever_reads(
     run: Any, topic: TopicFactory, kind: str
 ) -> None:
-    name, found = topic(), []
+    name, records = topic(), []
     run("earlier", "produce", topic=name, kind=kind, numbers=list(range(10)))
     run("now", "produce", topic=name, kind=kind, numbers=list(range(10, 20)))
     for reader, count in (("earlier", 5), ("now", 2), ("earlier", 7), ("now", 6)):
-        found += run(reader, "consume", topic=name, group=f"{name}-group", count=count)
-    assert found == [record(kind, n) for n in range(20)]
+        records += run(reader, "consume", topic=name, group=f"{name}-group", count=count)
+    assert records == [record(kind, n) for n in range(20)]
 
 
 def test_segments_with_and_without_an_arrow_schema_share_a_file(

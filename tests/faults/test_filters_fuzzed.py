@@ -125,9 +125,9 @@ class Case:
     def rows(self, columns: dict[str, Column]) -> pa.Table:
         """Return what a segment has."""
         count = self.random.choice([1, 2, 6])
-        found = {name: self._values(column.values, count) for name, column in columns.items()}
-        found["part"] = self.random.choices(["a", "b"], k=count)
-        arrays = {name: pa.array(found[name], column.arrow) for name, column in columns.items()}
+        values = {name: self._values(column.values, count) for name, column in columns.items()}
+        values["part"] = self.random.choices(["a", "b"], k=count)
+        arrays = {name: pa.array(values[name], column.arrow) for name, column in columns.items()}
         # polars fails at statistics of a struct with a member that has none.
         members = [array for array in arrays.values() if not pa.types.is_binary(array.type)][:2]
         structs = {"s": pa.StructArray.from_arrays(members, ["x", "y"][: len(members)])}
@@ -172,10 +172,10 @@ def verbatim(case: Case) -> pa.Table:
 def split(case: Case) -> pa.Table:
     tables = case.tables()
     terms = [
-        case.random.choice(each).format(name)
+        case.random.choice(choices).format(name)
         for name, column in case.columns.items()
-        for each in [TERMS[type(case.lake)].get(column.arrow)]
-        if each
+        for choices in [TERMS[type(case.lake)].get(column.arrow)]
+        if choices
     ]
     by = case.random.sample(terms, case.random.randint(0, min(2, len(terms))))
     case.put(case.encoded(tables), **({"partition_by": by} if by else {}))
@@ -231,7 +231,7 @@ def _message(offset: int, schema: Any, row: dict[str, Any]) -> SourceMessage:
 TERMS: dict[Any, dict[pa.DataType, list[str]]] = {
     DirectoryLake: {},
     DeltaLake: {
-        each: ["{}"] for each in (pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.date32())
+        kind: ["{}"] for kind in (pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.date32())
     },
     IcebergLake: {
         pa.bool_(): ["{}"],

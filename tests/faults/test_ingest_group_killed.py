@@ -123,8 +123,8 @@ class Group:
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
 
         def shares() -> list[int]:
-            found = admin.describe_consumer_groups([self.topic])[self.topic].result(60)
-            return [len(member.assignment.topic_partitions) for member in found.members]
+            group = admin.describe_consumer_groups([self.topic])[self.topic].result(60)
+            return [len(member.assignment.topic_partitions) for member in group.members]
 
         eventually(lambda: shares() == [PARTITIONS // 2] * 2)
 
@@ -178,7 +178,7 @@ def test_the_others_go_on_when_the_session_of_one_that_was_killed_ends(
             took.append(time.monotonic() - at)
             group.restart(kill % 2)
     record_property("seconds of a start", round(start, 1))
-    record_property("seconds until all has landed", [round(each, 1) for each in took])
+    record_property("seconds until all has landed", [round(seconds, 1) for seconds in took])
     group.check(record_property)
     assert max(took) <= SESSION_SECONDS + HEARTBEAT_SECONDS + start
 

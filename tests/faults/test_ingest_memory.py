@@ -116,7 +116,7 @@ class Sender:
     def landed(self, least: int) -> int:
         """Return how many messages are in the table, by the group's commits; 0 if too few."""
         asked = [TopicPartition(self._topic, partition) for partition in PARTITIONS]
-        count = sum(max(0, each.offset) for each in self._consumer.committed(asked))
+        count = sum(max(0, place.offset) for place in self._consumer.committed(asked))
         return count if count >= least else 0
 
     def deleted(self) -> int:
@@ -129,7 +129,7 @@ def landed_rows(lake: DirectoryLake) -> int:
     """Return how many rows are in the table, by its files."""
     files = lake.filesystem()
     landed = [file for file in lake.data_files() if not file.startswith("_")]
-    return sum(pq.read_metadata(each, filesystem=files).num_rows for each in landed)
+    return sum(pq.read_metadata(file, filesystem=files).num_rows for file in landed)
 
 
 def test_memory_stays_while_more_comes_than_the_store_takes(
@@ -163,7 +163,7 @@ def test_memory_stays_while_more_comes_than_the_store_takes(
             deleted = sender.deleted()
     assert process.returncode == 0
     half = len(memory.sizes) // 2
-    peaks = [max(each) - interpreter for each in (memory.sizes[:half], memory.sizes[half:])]
+    peaks = [max(sizes) - interpreter for sizes in (memory.sizes[:half], memory.sizes[half:])]
     record_property("MB in the halves", [round(peak / 1e6) for peak in peaks])
     record_property("MB of the interpreter", round(interpreter / 1e6))
     record_property("bursts", sender.bursts)

@@ -37,15 +37,15 @@ def run(*arguments: str) -> Any:
 
 def listening(pid: int) -> int:
     """Return the port on which a process listens, or 0."""
-    found = psutil.Process(pid).net_connections("tcp")
-    return next((each.laddr.port for each in found if each.status == psutil.CONN_LISTEN), 0)
+    connections = psutil.Process(pid).net_connections("tcp")
+    return next((conn.laddr.port for conn in connections if conn.status == psutil.CONN_LISTEN), 0)
 
 
 def answer(port: int, path: str) -> Any:
     """Return what a probe gets; nothing if it is an error."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}") as found:
-            return json.load(found)["topics"]
+        with urlopen(f"http://127.0.0.1:{port}{path}") as response:
+            return json.load(response)["topics"]
     except URLError:
         return {}
 

@@ -90,7 +90,9 @@ def test_a_commit_may_take_longer_than_a_session(tmp_path, *, joins: bool) -> No
             members = group.result(60).members
             return max(len(member.assignment.topic_partitions) for member in members)
 
-        first, second = (Ingestor(config, "t", each, SETTINGS) for each in (table, lake.table()))
+        first, second = (
+            Ingestor(config, "t", target, SETTINGS) for target in (table, lake.table())
+        )
         with running(first):
             begun.wait()
             with running(*([second] * joins)):
@@ -114,7 +116,7 @@ def test_of_two_with_one_instance_id_the_first_ends(kafka, topic, tmp_path) -> N
             errors.append(error)
 
     first, second = (Ingestor(config, name, lake.table(), SETTINGS) for _ in range(2))
-    threads = [threading.Thread(target=run, args=(each,)) for each in (first, second)]
+    threads = [threading.Thread(target=run, args=(service,)) for service in (first, second)]
     threads[0].start()
     eventually(lambda: first.is_assigned)
     threads[1].start()

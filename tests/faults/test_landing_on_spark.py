@@ -43,8 +43,8 @@ def test_a_stream_lands_in_an_iceberg_table(kafka, land, topic, tmp_path) -> Non
     options = {f"table.catalog.{key}": value for key, value in catalog.items()}
     send(kafka, name, range(50))
     land(name, **{"table.format": "iceberg", "path": "lake.t"}, **options)
-    with closing(load_catalog(**catalog)) as found:
-        table = found.load_table("lake.t").scan().to_arrow()
+    with closing(load_catalog(**catalog)) as opened:
+        table = opened.load_table("lake.t").scan().to_arrow()
     assert sorted(table["n"].to_pylist()) == list(range(50))
 
 

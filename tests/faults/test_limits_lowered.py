@@ -47,8 +47,8 @@ def lower_limit(servers: str, topic: str) -> None:
     asked = ConfigResource(ResourceType.TOPIC, topic)
 
     def told() -> bool:
-        found = admin.describe_configs([asked])[asked].result(60)
-        return bool(found["max.message.bytes"].value == str(LOWERED))
+        configs = admin.describe_configs([asked])[asked].result(60)
+        return bool(configs["max.message.bytes"].value == str(LOWERED))
 
     eventually(told)
 
@@ -137,9 +137,9 @@ def test_a_limit_made_smaller_loses_nothing_and_only_what_was_on_its_way_overtak
     places: dict[tuple[int, int], int] = {}
     overtaken: list[tuple[int, int]] = []
     highest: dict[int, int] = defaultdict(lambda: -1)
-    for each in everything(servers, name, retries=True):
-        partition, n = each.partition(), each.value()["n"]
-        places[partition, each.offset()] = n
+    for message in everything(servers, name, retries=True):
+        partition, n = message.partition(), message.value()["n"]
+        places[partition, message.offset()] = n
         if n < highest[partition]:
             overtaken.append((highest[partition], n))
         highest[partition] = max(highest[partition], n)
@@ -165,7 +165,7 @@ def test_in_transactions_none_fails_that_does_not_fail_with_stock(
     by themselves.
     """
     ours, stock = Ours(kafka.bootstrap_servers, topic()), Stock(kafka.bootstrap_servers, topic())
-    outcomes = {each: outcome(each, kafka.bootstrap_servers) for each in (ours, stock)}
+    outcomes = {sender: outcome(sender, kafka.bootstrap_servers) for sender in (ours, stock)}
     record_property("ours", outcomes[ours])
     record_property("stock", outcomes[stock])
     assert outcomes[ours] == outcomes[stock]
@@ -202,10 +202,10 @@ class Ours:
 
     def committed(self, servers: str) -> int:
         """Return how many records a reader of what is committed sees."""
-        found = everything(
+        messages = everything(
             servers, self.topic, **{"isolation.level": "read_committed"}, retries=True
         )
-        return sum(1 for _ in found) // 60
+        return sum(1 for _ in messages) // 60
 
 
 class Stock(Ours):
@@ -219,50 +219,50 @@ class Stock(Ours):
         self.client.produce(self.topic, value, on_delivery=self.report)
 
     def committed(self, servers: str) -> int:
-        found = everything(
+        messages = everything(
             servers, self.topic, **{"isolation.level": "read_committed"}, retries=True
         )
-        return sum(1 for _ in found)
+        return sum(1 for _ in messages)
 
 
-def outcome(each: Ours, servers: str) -> dict[str, Any]:
+def outcome(sender: Ours, servers: str) -> dict[str, Any]:
     """Return what a transaction makes of a limit that is lowered in it, and those after it."""
-    each.client.begin_transaction()
-    each.produce(3, large=True)
-    each.client.commit_transaction(120)
-    before = each.committed(servers)
+    sender.client.begin_transaction()
+    sender.produce(3, large=True)
+    sender.client.commit_transaction(120)
+    before = sender.committed(servers)
 
-    each.client.begin_transaction()
-    lower_limit(servers, each.topic)
-    each.errors.clear()
-    each.produce(10, large=True)
-    failed = [commit(each)]
-    codes = {error.name() for error in each.errors if error is not None}
-    aborted = each.committed(servers) - before
+    sender.client.begin_transaction()
+    lower_limit(servers, sender.topic)
+    sender.errors.clear()
+    sender.produce(10, large=True)
+    failed = [commit(sender)]
+    codes = {error.name() for error in sender.errors if error is not None}
+    aborted = sender.committed(servers) - before
 
     while failed[-1] is not None and len(failed) <= len(FAIL):
-        each.client.begin_transaction()
-        each.produce(5, large=False)
-        failed.append(commit(each))
-    each.client.close()
+        sender.client.begin_transaction()
+        sender.produce(5, large=False)
+        failed.append(commit(sender))
+    sender.client.close()
     return {
         "committed before": before,
         "too large": "MSG_SIZE_TOO_LARGE" in codes,
         "failed": [name for name in failed if name is not None],
         "visible after abort": aborted,
-        "committed after": each.committed(servers) - before,
+        "committed after": sender.committed(servers) - before,
     }
 
 
-def commit(each: Ours) -> str | None:
+def commit(sender: Ours) -> str | None:
     """Commit, or abort where that is required; return the name of librdkafka's error, if any."""
     try:
-        each.client.commit_transaction(120)
+        sender.client.commit_transaction(120)
     except KafkaException as error:
         assert error.args[0].txn_requires_abort()  # noqa: PT017 - commit may or may not raise
     else:
         return None
     with pytest.raises(KafkaException) as again:
-        confluent_kafka.Producer.commit_transaction(each.client, 120)  # ours speaks of records
-    each.client.abort_transaction(120)
+        confluent_kafka.Producer.commit_transaction(sender.client, 120)  # ours speaks of records
+    sender.client.abort_transaction(120)
     return str(again.value.args[0].name())

@@ -48,9 +48,9 @@ class Lossy:
 @pytest.fixture(params=list(TARGETS))
 def lossy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lossy]:
     server = request.getfixturevalue(TARGETS[request.param][1])
-    found = Lossy(request.param, server, tmp_path)
-    with found.proxy:
-        yield found
+    places = Lossy(request.param, server, tmp_path)
+    with places.proxy:
+        yield places
 
 
 def after(lake: Any, offsets: range, method: Any, *arguments: Any) -> Any:

@@ -52,10 +52,10 @@ def mirror_maker(source: LocalKafka, target: LocalKafka, folder: Path) -> Iterat
         "tasks.max": "1",
     }
     every_second = ("sync.group.offsets", "emit.checkpoints", "refresh.topics", "refresh.groups")
-    properties |= {f"{each}.interval.seconds": "1" for each in every_second}
+    properties |= {f"{name}.interval.seconds": "1" for name in every_second}
     single = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
     single += ("offset.storage", "status.storage", "config.storage")
-    properties |= {f"{each}.replication.factor": "1" for each in single}
+    properties |= {f"{name}.replication.factor": "1" for name in single}
     properties["replication.factor"] = "1"
     settings, log = folder / "mm2.properties", folder / "mm2.log"
     settings.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -75,13 +75,13 @@ def mirror_maker(source: LocalKafka, target: LocalKafka, folder: Path) -> Iterat
 
 def ends(servers: str, topics: Any) -> dict[str, int]:
     """Return how many messages there are; of topics that are there and have a leader."""
-    found = {}
+    highs = {}
     with confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "ends"}) as consumer:
         there = consumer.list_topics(timeout=_SECONDS).topics
         for topic in set(topics) & set(there):
             with suppress(KafkaException):
-                found[topic] = consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)[1]
-    return found
+                highs[topic] = consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)[1]
+    return highs
 
 
 def committed(servers: str, group: str) -> int:
@@ -170,11 +170,11 @@ def test_behind_the_mirror_every_consumer_reads_what_every_producer_wrote(
 @pytest.mark.parametrize(("producer", "content"), CELLS)
 def test_the_mirror_keeps_every_byte(mirrored: Mirrored, producer: str, content: str) -> None:
     """Values, keys, headers and times; so a segment that lands there is what was sent here."""
-    name, found = mirrored.topics[producer, content], []
+    name, copies = mirrored.topics[producer, content], []
     for servers in (mirrored.source, mirrored.target):
         with reader(servers, "stock", name, "bytes") as consumer:
-            found.append(as_bytes(messages(consumer)))
-    assert found[0] == found[1]
+            copies.append(as_bytes(messages(consumer)))
+    assert copies[0] == copies[1]
 
 
 @pytest.mark.parametrize(("by", "read"), list(itertools.product(("ours", "stock"), _READ)))
@@ -187,10 +187,10 @@ def test_a_position_committed_before_the_mirror_skips_no_record_behind_it(
     moved = committed(mirrored.target, group)
     assert moved <= done // _ROWS
     with reader(mirrored.target, "ours, parquet", _MOVED, group) as consumer:
-        found = [message.value()["n"] for message in messages(consumer)]
-    first = found[0] if found else _ROWS * _SEGMENTS
+        numbers = [message.value()["n"] for message in messages(consumer)]
+    first = numbers[0] if numbers else _ROWS * _SEGMENTS
     assert first <= done
-    assert found == list(range(first, _ROWS * _SEGMENTS))
+    assert numbers == list(range(first, _ROWS * _SEGMENTS))
 
 
 def test_a_position_that_the_mirror_could_translate_is_exact(mirrored: Mirrored) -> None:
@@ -202,8 +202,8 @@ def test_a_position_that_the_mirror_could_translate_is_exact(mirrored: Mirrored)
 
 def test_what_was_aborted_is_a_record_behind_the_mirror(mirrored: Mirrored) -> None:
     """So `docs/compatibility.md` warns of it; MirrorMaker reads what is not committed, too."""
-    found = []
+    copies = []
     for servers in (mirrored.source, mirrored.target):
         with reader(servers, "ours, parquet", _ABORTED, "aborted") as consumer:
-            found.append([message.value()["n"] for message in messages(consumer)])
-    assert found == [[1], [0, 1]]
+            copies.append([message.value()["n"] for message in messages(consumer)])
+    assert copies == [[1], [0, 1]]

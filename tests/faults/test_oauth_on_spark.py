@@ -63,10 +63,10 @@ def test_source_and_writer_log_in(secured, tmp_path) -> None:
     """Which marks in Kafka what it has sent."""
     kafka, address = secured
     topic, other = "read", "sent"
-    for each in topic, other:
-        kafka.create_topic(each, 2, {"retention.ms": "-1"})
+    for name in topic, other:
+        kafka.create_topic(name, 2, {"retention.ms": "-1"})
     send(kafka, topic, range(40))
     sink = {"format": "killed_kafka", "topic": other, "kafka.transactional.id": other}
     run(address, topic, tmp_path, "records", **sink)
-    found = [each.value()["n"] for each in everything(kafka.bootstrap_servers, other)]
-    assert sorted(found) == list(range(40))
+    numbers = [message.value()["n"] for message in everything(kafka.bootstrap_servers, other)]
+    assert sorted(numbers) == list(range(40))

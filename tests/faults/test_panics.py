@@ -69,36 +69,36 @@ def run(package: Path, servers: str, topic: str, lake: Path, *arguments: str) ->
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return outcome
 
 
-def check(found: dict[str, Any]) -> None:
+def check(outcome: dict[str, Any]) -> None:
     """Each accepted record is reported once, and what is reported as stored is there once."""
-    right = [found[name] for name in ("reported", "stored", "rows", "landed")]
-    assert right == [True] * 4, found
+    right = [outcome[name] for name in ("reported", "stored", "rows", "landed")]
+    assert right == [True] * 4, outcome
 
 
 def test_without_a_panic_every_entry_is_called(
     package: Path, kafka: LocalKafka, topic, tmp_path
 ) -> None:
-    found = run(package, kafka.bootstrap_servers, topic(2), tmp_path / "lake")
-    check(found)
-    assert (found["failed"], found["raised"], found["log"]) == (0, 0, [])
-    assert set(entries()) - set(found["called"]) == RARE
+    outcome = run(package, kafka.bootstrap_servers, topic(2), tmp_path / "lake")
+    check(outcome)
+    assert (outcome["failed"], outcome["raised"], outcome["log"]) == (0, 0, [])
+    assert set(entries()) - set(outcome["called"]) == RARE
 
 
 @pytest.mark.parametrize("entry", sorted({*entries()} - RARE))
 def test_a_core_that_panics_once(
     package: Path, entry: str, kafka: LocalKafka, topic, tmp_path
 ) -> None:
-    found = run(package, kafka.bootstrap_servers, topic(2), tmp_path / "lake", entry)
-    check(found)
-    assert found["panicked"]
-    [line] = found["log"]
+    outcome = run(package, kafka.bootstrap_servers, topic(2), tmp_path / "lake", entry)
+    check(outcome)
+    assert outcome["panicked"]
+    [line] = outcome["log"]
     assert "Please report it" in line
-    assert found["failed"] <= 1500
-    assert found["raised"] <= 1
+    assert outcome["failed"] <= 1500
+    assert outcome["raised"] <= 1
 
 
 PRODUCING = ("produce", "Batch.append", "finish", "Encoder.encode", "Block.values", "Reports.run")
@@ -108,12 +108,12 @@ PRODUCING = ("produce", "Batch.append", "finish", "Encoder.encode", "Block.value
 def test_a_core_that_panics_in_front_of_a_kafka_in_memory(
     package: Path, entry: str, tmp_path: Path
 ) -> None:
-    found = run(package, "fake", "t", tmp_path / "lake", entry)
-    check(found)
-    assert found["panicked"]
+    outcome = run(package, "fake", "t", tmp_path / "lake", entry)
+    check(outcome)
+    assert outcome["panicked"]
 
 
 @pytest.mark.parametrize("entry", ["Encoder.encode", "finish", "Batch.seal", "Block.slice"])
 def test_a_core_that_panics_again_and_again(package: Path, entry: str, tmp_path: Path) -> None:
-    found = run(package, "fake", "t", tmp_path / "lake", entry, "20")
-    check(found)
+    outcome = run(package, "fake", "t", tmp_path / "lake", entry, "20")
+    check(outcome)

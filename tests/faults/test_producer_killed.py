@@ -33,10 +33,10 @@ def test_a_producer_killed_twenty_times_loses_nothing_that_it_saw_acknowledged(
 
     stored: dict[tuple[int, int], tuple[int, int]] = {}  # process and number, by place
     lists: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for each in everything(kafka.bootstrap_servers, name, retries=True):
-        n, process = each.value()["n"], each.value()["process"]
-        stored[each.partition(), each.offset()] = process, n
-        lists[each.partition(), process].append(n)
+    for message in everything(kafka.bootstrap_servers, name, retries=True):
+        n, process = message.value()["n"], message.value()["process"]
+        stored[message.partition(), message.offset()] = process, n
+        lists[message.partition(), process].append(n)
     assert all(numbers == sorted(numbers) for numbers in lists.values())
     assert len(set(stored.values())) == len(stored)
 

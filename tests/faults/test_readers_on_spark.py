@@ -64,8 +64,8 @@ def check(schema: pa.Schema, rows: list[Any], all_readers: dict[str, Reader], fo
                 with pytest.raises(BaseException, match=refusal):
                     reader.read(path)
             elif not any(map(reader.rounds, schema.types)):
-                found = reader.read(path).drop(["_kafka"])
-                assert difference(expected, found, reader.as_read) is None, (name, path.stem)
+                actual = reader.read(path).drop(["_kafka"])
+                assert difference(expected, actual, reader.as_read) is None, (name, path.stem)
 
 
 def written(schema: pa.Schema, rows: list[Any], folder: Path) -> Iterator[tuple[Path, list[Any]]]:
@@ -130,11 +130,11 @@ def test_duckdb_rounds_decimals_of_more_than_38_digits_to_doubles(
     every_reader: dict[str, Reader], tmp_path: Path
 ) -> None:
     sent = [row["many"] for row in rows_of(LONG, 1000)]
-    rows = [{"v": each} for each in sent]
+    rows = [{"v": value} for value in sent]
     for path, part in written(pa.schema([("v", LONG)]), rows, tmp_path):
-        found = every_reader["duckdb"].read(path)["v"]
-        assert found.type == pa.float64()
-        for value, exact in zip(found.to_pylist(), (each["v"] for each in part), strict=True):
+        column = every_reader["duckdb"].read(path)["v"]
+        assert column.type == pa.float64()
+        for value, exact in zip(column.to_pylist(), (row["v"] for row in part), strict=True):
             assert math.isclose(value, float(exact), rel_tol=1e-14)
 
 
@@ -158,7 +158,7 @@ COMMON = [
 
 
 def columns(*types: pa.DataType) -> pa.Schema:
-    return pa.schema([(f"f{number}", each) for number, each in enumerate(types)])
+    return pa.schema([(f"f{number}", arrow) for number, arrow in enumerate(types)])
 
 
 def empty_texts() -> tuple[pa.Schema, list[Any]]:

@@ -89,7 +89,7 @@ class Member:
                 consumer.subscribe([self._topic], **calls)
                 while not self._leaving.is_set():
                     self._take(consumer.poll(0.1))
-                    self.mine = {each.partition for each in consumer.assignment()}
+                    self.mine = {place.partition for place in consumer.assignment()}
         except BaseException as error:  # noqa: BLE001 - the test raises it
             self.error = error
 
@@ -166,7 +166,7 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
             )
         eventually(
             lambda: all(
-                len({each.n for each in taken[partition]}) == count
+                len({record.n for record in taken[partition]}) == count
                 for partition, count in source.produced.items()
             )
         )
@@ -176,12 +176,12 @@ def test_clean_rebalances_lose_nothing_and_repeat_nothing(
             member.leave()
             calls += member.calls
     total = sum(source.produced.values())
-    numbers = {partition: [each.n for each in found] for partition, found in taken.items()}
+    numbers = {partition: [record.n for record in records] for partition, records in taken.items()}
     different = sum(len(set(number)) for number in numbers.values())
     inside = sum(
         a.member is not b.member and b.row > 0
-        for found in taken.values()
-        for a, b in pairwise(found)
+        for records in taken.values()
+        for a, b in pairwise(records)
     )
     figures = {
         "rebalances": REBALANCES,
@@ -241,15 +241,15 @@ def test_a_member_that_closes_while_another_keeps_a_rebalance_waiting_commits(
         new.subscribe([name])
         eventually(lambda: (take(one), new.poll(0.05)) and counts(one) == [2])
         eventually(lambda: take(one) or waits in capfd.readouterr().err)
-        mine = [each.partition for each in one.assignment()]
+        mine = [place.partition for place in one.assignment()]
         ends = one.position(one.assignment())
         since = time.monotonic()
         one.close()
         seconds = round(time.monotonic() - since, 1)
-        found = new.committed([TopicPartition(name, each) for each in mine], 120)
+        committed = new.committed([TopicPartition(name, partition) for partition in mine], 120)
     finally:
         for other in (one, *others):
             other.close()
     record_property("seconds", seconds)
-    assert any(taken[each] for each in mine)
-    assert [each.offset for each in found] == [end.offset for end in ends]
+    assert any(taken[partition] for partition in mine)
+    assert [place.offset for place in committed] == [end.offset for end in ends]

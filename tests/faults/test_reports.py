@@ -131,35 +131,35 @@ class Book:
 
     @property
     def codes(self) -> Counter[int | None]:
-        return Counter(each.code for each in self.reported)
+        return Counter(report.code for report in self.reported)
 
-    def check(self, found: dict[tuple[int, int], Record], *, placed: bool = True) -> None:
-        """Each accepted record was reported once, as itself; those that succeeded were `found`.
+    def check(self, stored: dict[tuple[int, int], Record], *, placed: bool = True) -> None:
+        """Each accepted record was reported once, as itself; those that succeeded were `stored`.
 
         Whether a record purged in flight was stored, nobody knows. Not `placed`: a record whose
         partition was never chosen is reported without one.
         """
-        times = Counter(each.n for each in self.reported)
+        times = Counter(report.n for report in self.reported)
         wrong = [n for n in self.accepted.keys() | times.keys() if times[n] != 1]
         assert not wrong[:5], f"{len(wrong)} records, first with {times[wrong[0]]} reports"
         assert times.keys() == self.accepted.keys()
         expected = self.accepted
         if not placed:
             expected = {
-                n: each._replace(partition=None if given(n) < 0 else given(n))
-                for n, each in expected.items()
+                n: record._replace(partition=None if given(n) < 0 else given(n))
+                for n, record in expected.items()
             }
-        assert not [each for each in self.reported if not each.tells(expected[each.n])][:5]
+        assert not [report for report in self.reported if not report.tells(expected[report.n])][:5]
         successes = {
-            (each.record.partition, each.offset): self.accepted[each.n]
-            for each in self.reported
-            if each.code is None
+            (report.record.partition, report.offset): self.accepted[report.n]
+            for report in self.reported
+            if report.code is None
         }
         assert len(successes) == self.codes[None]
-        assert not [at for at in successes if successes[at] != found.get(at)][:5]
-        others = [number_of(found[at].value) for at in found.keys() - successes.keys()]
+        assert not [at for at in successes if successes[at] != stored.get(at)][:5]
+        others = [number_of(stored[at].value) for at in stored.keys() - successes.keys()]
         assert len(set(others)) == len(others)
-        unsure = {each.n for each in self.reported if each.code == KafkaError._PURGE_INFLIGHT}
+        unsure = {report.n for report in self.reported if report.code == KafkaError._PURGE_INFLIGHT}
         assert set(others) <= unsure
         self._figure("accepted", len(self.accepted))
         for code, count in self.codes.items():
@@ -184,8 +184,8 @@ def number_of(value: Any) -> int:
 def read(servers: str, topic: str, **settings: Any) -> dict[tuple[int, int], Record]:
     """Return all that a consumer finds in a topic, by partition and position."""
     return {
-        (each.partition(), each.offset()): record_of(each)
-        for each in everything(servers, topic, **settings)
+        (message.partition(), message.offset()): record_of(message)
+        for message in everything(servers, topic, **settings)
     }
 
 
@@ -211,8 +211,8 @@ def make(kafka: LocalKafka, name: str) -> Iterator[Callable[..., Producer]]:
         return made[-1]
 
     yield factory
-    for each in made:
-        each.close()
+    for producer in made:
+        producer.close()
 
 
 # --- delivered ----------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_some_are_too_large(make, name, kafka, book) -> None:
     producer.flush()
     book.check(read(kafka.bootstrap_servers, name))
     assert book.codes == {None: ROWS - 20, KafkaError.MSG_SIZE_TOO_LARGE: 20}
-    assert {each.n for each in book.reported if each.code is not None} == large
+    assert {report.n for report in book.reported if report.code is not None} == large
 
 
 def test_some_have_values_that_only_conversion_finds_to_be_too_long(
@@ -323,7 +323,7 @@ def test_some_have_values_that_only_conversion_finds_to_be_too_long(
     producer.flush()
     book.check(read(kafka.bootstrap_servers, name))
     assert book.codes == {None: ROWS - 300, KafkaError._VALUE_SERIALIZATION: 300}
-    assert {each.n for each in book.reported if each.code is not None} == bad
+    assert {report.n for report in book.reported if report.code is not None} == bad
 
 
 def test_purged_mid_way(make, name, kafka, book) -> None:
@@ -433,9 +433,9 @@ class Row:
 
     def expected(self) -> dict[str, Any]:
         """Return what a consumer finds: made before anything is changed."""
-        found = dataclasses.asdict(dataclasses.replace(self, view=self.raw))
-        found |= {"view": bytes(self.view), "array": self.array.tolist(), "raw": bytes(self.raw)}
-        return copy.deepcopy(found | {"raws": [bytes(raw) for raw in self.raws]})
+        values = dataclasses.asdict(dataclasses.replace(self, view=self.raw))
+        values |= {"view": bytes(self.view), "array": self.array.tolist(), "raw": bytes(self.raw)}
+        return copy.deepcopy(values | {"raws": [bytes(raw) for raw in self.raws]})
 
     def spoil(self) -> None:
         """Change everything that can be changed in place."""
@@ -493,6 +493,6 @@ def test_a_row_changed_right_after_produce_is_sent_as_it_was(name, kafka, kind) 
                 on_delivery=lambda _, m: reported.update({int(m.key()): m.value()}),
             )
             changing.spoil()
-    found = read(kafka.bootstrap_servers, name).values()
-    assert {int(each.key): each.value for each in found if each.key} == expected
+    records = read(kafka.bootstrap_servers, name).values()
+    assert {int(record.key): record.value for record in records if record.key} == expected
     assert reported == expected

@@ -64,8 +64,8 @@ def test_the_wheel_as_a_zip_is_all_that_executors_lack(
     command += [PROGRAM, kafka.bootstrap_servers, name, tmp_path / "lake"]
     command += [] if way == "--py-files" else [package]
     places = run(command, tmp_path, path=[package])
-    found = [Path(place).parts[-3:] for place in places]
-    assert found == [("columnar_kafka.zip", "spark_sink", "__init__.py")] * 2
+    ends = [Path(place).parts[-3:] for place in places]
+    assert ends == [("columnar_kafka.zip", "spark_sink", "__init__.py")] * 2
     assert not [place for place in places if Path(place).is_relative_to(package)]
     assert landed(tmp_path, name) == list(range(20))
 

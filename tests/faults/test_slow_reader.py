@@ -91,8 +91,8 @@ class Slow:
     def pause_and_resume(self, first: int, others: list[int]) -> None:
         """Pause the segment being read, for an interval; then what else there is, for another."""
         paused = []
-        for each in ([first], others):
-            paused += [TopicPartition(self._topic, partition) for partition in each]
+        for partitions in ([first], others):
+            paused += [TopicPartition(self._topic, partition) for partition in partitions]
             self.consumer.pause(paused)
             came = {self.work() for _ in range(PAUSED)}
             assert came.isdisjoint(place.partition for place in paused)

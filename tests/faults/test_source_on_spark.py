@@ -67,9 +67,9 @@ def test_a_batch_query_reads_what_sparks_own_source_reads(
     assert theirs.total() == 5 + 7
     assert on_spark(lambda: read("columnar_kafka")) == theirs
     ranges = spark.read.format("columnar_kafka").options(**options, mode="ranges").load()
-    found = on_spark(ranges.collect)
-    assert sum(row.end - row.start for row in found) == 5 + 7
-    assert {(row.topic, row.partition) for row in found} == {(name, 0), (name, 1)}
+    collected = on_spark(ranges.collect)
+    assert sum(row.end - row.start for row in collected) == 5 + 7
+    assert {(row.topic, row.partition) for row in collected} == {(name, 0), (name, 1)}
 
 
 def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_it_is(
@@ -98,7 +98,7 @@ def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_i
         )
         query = spark_sink.start(writer)
         query.awaitTermination()
-        progress.extend(each for each in query.recentProgress if each["numInputRows"])
+        progress.extend(entry for entry in query.recentProgress if entry["numInputRows"])
 
     run("kafka")
     send(kafka, name, 12)
@@ -107,7 +107,7 @@ def test_a_stream_of_sparks_source_goes_on_in_limited_batches_and_says_how_far_i
     whole = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     whole = whole.option("subscribe", name).option("includeHeaders", "true")
     assert rows(spark.read.parquet(str(tmp_path / "rows"))) == rows(whole.load())
-    batches = [each["sources"][0] for each in progress]
+    batches = [entry["sources"][0] for entry in progress]
     assert [batch["numInputRows"] for batch in batches] == ([4, 4, 4] if HAS_LIMITS else [12])
     ends = [_next(batch["endOffset"], name) for batch in batches]
     expected = [{"0": 4, "1": 4}, {"0": 6, "1": 6}, {"0": 8, "1": 8}]
@@ -192,9 +192,9 @@ def test_rows_are_written_as_segments_and_a_stream_copies_them_to_another_topic(
     config = {key.removeprefix("kafka."): value for key, value in config.items()}
     with Consumer(config | {"columnar.encoding": "parquet"}) as consumer:
         consumer.subscribe([other])
-        found = consumer.consume(200, 120)
-    values = [(each.value(), each.key(), each.timestamp()[1]) for each in found]
-    assert sorted(values, key=lambda each: each[2]) == [
+        messages = consumer.consume(200, 120)
+    values = [(message.value(), message.key(), message.timestamp()[1]) for message in messages]
+    assert sorted(values, key=lambda value: value[2]) == [
         ({"n": n, "texts": [str(n % 3)]}, str(n).encode(), n + 1) for n in range(200)
     ]
 

@@ -224,8 +224,8 @@ def test_without_a_transaction_no_row_is_lost(
     options = {"format": "killed_kafka", "topic": other}
     stream = Stream(kafka, filled, tmp_path, options, "records")
     killed = send_and_kill(stream, whom, ("while sending",))
-    found = Counter(read_back(kafka, other)["n"].to_pylist())
+    counts = Counter(read_back(kafka, other)["n"].to_pylist())
     record_property("killed", dict(killed))
-    record_property("rows sent again", found.total() - ROWS)
-    assert set(found) == set(range(ROWS))
+    record_property("rows sent again", counts.total() - ROWS)
+    assert set(counts) == set(range(ROWS))
     assert killed.total() == KILLS

@@ -127,10 +127,10 @@ class Stream:
             error = self._query.exception()
             assert error is None or is_late(error), str(error)
             self._start()
-        found = dict.fromkeys(range(PARTITIONS), 0)
+        ends = dict.fromkeys(range(PARTITIONS), 0)
         for partition, _, last, _ in files(self._files):
-            found[partition] = max(found[partition], last + 1)
-        return min(found.values())
+            ends[partition] = max(ends[partition], last + 1)
+        return min(ends.values())
 
     def wait_for(self, offset: int) -> None:
         eventually(lambda: self.landed() >= offset, seconds=600)
@@ -141,11 +141,11 @@ class Stream:
 
 def files(folder: Path) -> list[tuple[int, int, int, Path]]:
     """Return partition, first and last offset, and path of the files that have landed, sorted."""
-    found = []
+    landed = []
     for path in folder.glob("p*.parquet"):
         partition, first, last = map(int, path.stem[1:].split("-"))
-        found.append((partition, first, last, path))
-    return sorted(found)
+        landed.append((partition, first, last, path))
+    return sorted(landed)
 
 
 class Memory:
@@ -173,16 +173,16 @@ class Memory:
             thread.join()
 
     def below(self, name: str) -> dict[int, int]:
-        found = {}
+        sizes = {}
         for child in self._java.children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 if child.name().lower().startswith(name):
-                    found[child.pid] = child.memory_info().rss
-        return found
+                    sizes[child.pid] = child.memory_info().rss
+        return sizes
 
     def of_an_executor(self) -> int:
         """Return what the largest executor's processes have; pages that they share count once."""
-        found: Counter[int] = Counter()
+        sizes: Counter[int] = Counter()
         for pid in self.below("python"):
             with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(pid)
@@ -192,8 +192,8 @@ class Memory:
                         parent for parent in process.parents() if parent.name() == "java"
                     )
                     # Only Linux counts shares of pages.
-                    found[executor.pid] += getattr(info, "pss", info.uss)
-        return max(found.values(), default=0)
+                    sizes[executor.pid] += getattr(info, "pss", info.uss)
+        return max(sizes.values(), default=0)
 
     def java(self) -> int:
         """Return what the largest Java has, of the driver and executors."""
@@ -202,11 +202,11 @@ class Memory:
 
 def kept(kafka: LocalKafka) -> int:
     """Return how many bytes the topic has on disk, files about to be deleted too."""
-    found = 0
+    size = 0
     for path in kafka.directory.rglob(f"{TOPIC}-*/*.log*"):
         with suppress(FileNotFoundError):
-            found += path.stat().st_size
-    return found
+            size += path.stat().st_size
+    return size
 
 
 def forgotten(kafka: LocalKafka) -> bool:
@@ -252,7 +252,9 @@ def test_workers_memory_stays_flat_and_each_segment_lands_once_on_spark(
         eventually(lambda: forgotten(forgetful))
     bare = interpreter_bytes()
     halves = memory.samples[:half], memory.samples[half:]
-    first, second = (max(max(each.values(), default=0) for each in some) - bare for some in halves)
+    first, second = (
+        max(max(sample.values(), default=0) for sample in some) - bare for some in halves
+    )
     figures = {
         "sent, MB": sender.nbytes / 1e6,
         "topic at most, MB": largest / 1e6,

@@ -43,11 +43,11 @@ def busy(count: int) -> Iterator[None]:
     working = [subprocess.Popen([sys.executable, "-c", WORK]) for _ in range(count)]
     try:
         yield
-        assert [each.poll() for each in working] == [None] * count
+        assert [process.poll() for process in working] == [None] * count
     finally:
-        for each in working:
-            each.kill()
-            each.wait()
+        for process in working:
+            process.kill()
+            process.wait()
 
 
 def start(kafka: LocalKafka, topic: str, lakes: list[Path]) -> subprocess.CompletedProcess[str]:

@@ -165,12 +165,12 @@ def spark(root: Path, script: str, asked: Any) -> Any:
     """Return what a script on Spark answers."""
     packages = once(PYSPARK.replace("==", "-"), install)
     folders = [jars("spark-4.0-tables", JARS), jars("sqlite-jdbc-3.50.3.0", SQLITE)]
-    found = ",".join(sorted(str(path) for folder in folders for path in folder.glob("*.jar")))
+    joined = ",".join(sorted(str(path) for folder in folders for path in folder.glob("*.jar")))
     question, answer = root / "asked.json", root / "answers.json"
     question.write_text(json.dumps(asked))
     script = str(Path(__file__).with_name(script))
     variables = {"PYTHONPATH": str(packages), "TZ": "UTC", "SPARK_HOME": str(packages / "pyspark")}
-    command = [sys.executable, script, str(question), str(answer), found]
+    command = [sys.executable, script, str(question), str(answer), joined]
     subprocess.run(command, env={**os.environ, **variables}, check=True, timeout=900)
     return json.loads(answer.read_text())
 
@@ -251,8 +251,8 @@ def test_filters_find_exactly_their_rows_on_spark(tmp_path: Path) -> None:
                 name = f"{kind.__name__}, {is_compacted=}: {question}"
                 asked[name] = (*place, spark_condition(question))
                 counts[name] = question.count(values, ordered=True)
-    found = spark(tmp_path, "read_on_spark.py", asked)
-    assert {name: len(each) for name, each in found.items()} == counts
+    results = spark(tmp_path, "read_on_spark.py", asked)
+    assert {name: len(table) for name, table in results.items()} == counts
 
 
 def test_an_iceberg_table_that_spark_maintains_keeps_its_fence(tmp_path: Path) -> None:

@@ -154,16 +154,16 @@ def taken(consumer: Consumer, topic: str) -> Iterator[tuple[int, Seen | None]]:
 
 
 def read(servers: str, topic: str, level: str) -> dict[int, list[Seen]]:
-    found: dict[int, list[Seen]] = {index: [] for index in range(PARTITIONS)}
+    by_partition: dict[int, list[Seen]] = {index: [] for index in range(PARTITIONS)}
     ended: set[int] = set()
     with reader(servers, level) as consumer:
         for partition, seen in taken(consumer, topic):
             if seen is not None:
-                found[partition].append(seen)
+                by_partition[partition].append(seen)
             elif partition >= 0:
                 ended.add(partition)
             if len(ended) == PARTITIONS:
-                return found
+                return by_partition
     raise AssertionError("unreachable")
 
 
@@ -262,18 +262,20 @@ def test_a_copy_killed_in_its_transactions_copies_each_record_once(
     assert watch.error is None
     assert watch.found == committed
 
-    times = Counter(seen.n for each in committed.values() for seen in each)
+    times = Counter(seen.n for records in committed.values() for seen in records)
     assert sorted(times) == list(range(ROWS))
     assert set(times.values()) == {1}
-    assert not [seen for each in committed.values() for seen in each if seen.aborted]
+    assert not [seen for records in committed.values() for seen in records if seen.aborted]
     order: dict[bytes, list[int]] = defaultdict(list)
-    for each in committed.values():
-        for seen in each:
+    for records in committed.values():
+        for seen in records:
             order[seen.key].append(seen.n)
     assert order == expected
 
     # There was something to hide: marked records, and those of the processes that were killed.
-    every = [seen for each in read(servers, target, "read_uncommitted").values() for seen in each]
+    every = [
+        seen for records in read(servers, target, "read_uncommitted").values() for seen in records
+    ]
     marked = sum(seen.aborted for seen in every)
     unmarked = len(every) - marked - ROWS
     assert marked > 0

@@ -63,4 +63,4 @@ def test_a_member_may_be_dropped_at_any_moment_of_a_rebalance(
         while len(members) > chance.randrange(4):
             dropped.append(weakref.ref(members.pop(chance.randrange(len(members)))))
             gc.collect()
-    assert not any(each() for each in dropped)
+    assert not any(reference() for reference in dropped)

@@ -51,7 +51,7 @@ def test_the_same_tests_pass_with_another_spark_and_on_a_cluster(
     variables = pyspark(release, tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS]
     ended = subprocess.run(
-        [*command, *(f"-W{each}" for each in QUIET)],
+        [*command, *(f"-W{warning}" for warning in QUIET)],
         cwd=ROOT,
         env=os.environ | variables | {"COLUMNAR_KAFKA_TEST_MASTER": master},
         capture_output=True,

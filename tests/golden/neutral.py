@@ -24,16 +24,16 @@ def plain(value: pa.Scalar) -> Any:  # noqa: PLR0911 - one for each kind of type
         return None
     kind = value.type
     if pa.types.is_struct(kind):
-        return {each.name: plain(value[each.name]) for each in kind}
+        return {field.name: plain(value[field.name]) for field in kind}
     if pa.types.is_map(kind):
-        return [[plain(each["key"]), plain(each["value"])] for each in value.values]
+        return [[plain(entry["key"]), plain(entry["value"])] for entry in value.values]
     if pa.types.is_nested(kind):
-        return [plain(each) for each in value.values]
+        return [plain(item) for item in value.values]
     if pa.types.is_temporal(kind):
         return value.value
     if pa.types.is_floating(kind):
         return float(value.as_py()).hex()
     if pa.types.is_decimal(kind):
         return str(value.as_py())
-    found = value.as_py()
-    return found.hex() if isinstance(found, bytes) else found
+    converted = value.as_py()
+    return converted.hex() if isinstance(converted, bytes) else converted

@@ -15,9 +15,9 @@ from neutral import plain_rows
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.parquet"))
-HAS_ITS_TYPES = [each for each in NAMES if each != "arrow" or hasattr(pa, "decimal32")]
+HAS_ITS_TYPES = [name for name in NAMES if name != "arrow" or hasattr(pa, "decimal32")]
 # A null in place of a fixed-size list: its footer can be read before.
-DECODABLE = [each for each in NAMES if each != "arrow" or int(pa.__version__.split(".")[0]) >= 26]
+DECODABLE = [name for name in NAMES if name != "arrow" or int(pa.__version__.split(".")[0]) >= 26]
 
 
 def golden(name: str) -> tuple[bytes, dict[str, Any]]:
@@ -55,8 +55,8 @@ def test_the_checksum_in_the_headers_is_the_values(name: str) -> None:
 @pytest.mark.parametrize("name", HAS_ITS_TYPES)
 def test_the_footer_repeats_the_other_headers(name: str) -> None:
     data, meaning = golden(name)
-    found = pq.read_metadata(pa.BufferReader(data)).metadata
-    footer = {k.decode(): v.decode() for k, v in found.items() if k.startswith(b"columnar.")}
+    metadata = pq.read_metadata(pa.BufferReader(data)).metadata
+    footer = {k.decode(): v.decode() for k, v in metadata.items() if k.startswith(b"columnar.")}
     assert footer == {k: v for k, v in meaning["headers"] if k != "columnar.crc32"}
 
 
@@ -95,7 +95,7 @@ def test_the_kafka_column_holds_each_records_identity_key_time_and_headers(name:
         expected.append(chosen)
     table = read(data)
     if meaning["metadata"]:
-        assert plain_rows(table.select(["_kafka"])) == [{"_kafka": each} for each in expected]
+        assert plain_rows(table.select(["_kafka"])) == [{"_kafka": value} for value in expected]
         assert table.schema.names[-1] == "_kafka"
     else:
         assert "_kafka" not in table.schema.names
@@ -116,11 +116,11 @@ def test_rows_and_times_are_what_the_headers_say(name: str) -> None:
 def test_each_column_is_compressed_as_it_says(name: str) -> None:
     data, meaning = golden(name)
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
-    found = {group.column(i).compression for i in range(group.num_columns)}
+    codecs = {group.column(i).compression for i in range(group.num_columns)}
     codec = {"none": "UNCOMPRESSED"}.get(meaning["compression"], meaning["compression"].upper())
     if name.startswith("native-"):
-        found -= {"UNCOMPRESSED"}  # columns that do not get smaller
-    assert found == {codec}
+        codecs -= {"UNCOMPRESSED"}  # columns that do not get smaller
+    assert codecs == {codec}
 
 
 @pytest.mark.parametrize("name", HAS_ITS_TYPES)
@@ -145,9 +145,9 @@ def test_there_are_no_field_ids(name: str) -> None:
 
 
 def test_they_show_every_compression_and_every_choice_of_metadata() -> None:
-    found = [golden(name)[1] for name in NAMES]
-    assert {each["compression"] for each in found} == {"none", "gzip", "snappy", "lz4", "zstd"}
-    assert len({tuple(each["metadata"]) for each in found}) == 16
+    cases = [golden(name)[1] for name in NAMES]
+    assert {case["compression"] for case in cases} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert len({tuple(case["metadata"]) for case in cases}) == 16
 
 
 def test_they_show_odd_keys_and_headers() -> None:

@@ -19,8 +19,8 @@ from columnar_kafka.schema import canonical, fingerprint
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.parquet"))
-READABLE = [each for each in NAMES if each != "arrow" or hasattr(pa, "decimal32")]
-WRITABLE = [each for each in READABLE if each != "arrow" or storable("decimal32", 9, 2)]
+READABLE = [name for name in NAMES if name != "arrow" or hasattr(pa, "decimal32")]
+WRITABLE = [name for name in READABLE if name != "arrow" or storable("decimal32", 9, 2)]
 UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
@@ -36,7 +36,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - one for each
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {each.name: plain(value[each.name], each.type) for each in kind}
+        return {field.name: plain(value[field.name], field.type) for field in kind}
     if pa.types.is_map(kind):
         return [[key, plain(item, kind.item_type)] for key, item in value.items()]
     if pa.types.is_nested(kind):
@@ -79,7 +79,7 @@ def test_it_verifies(name: str) -> None:
 @pytest.mark.parametrize("name", READABLE)
 def test_its_table_holds_the_rows(name: str) -> None:
     segment, meaning = golden(name)
-    names = [each for each in segment.schema.names if each != "_kafka"]
+    names = [column for column in segment.schema.names if column != "_kafka"]
     assert plain_rows(segment.to_table().select(names)) == meaning["rows"]
 
 
@@ -87,19 +87,19 @@ def test_its_table_holds_the_rows(name: str) -> None:
 def test_its_records_hold_the_rows_keys_times_and_headers(name: str) -> None:
     segment, meaning = golden(name)
     kinds = {field.name: field.type for field in segment.schema if field.name != "_kafka"}
-    found = list(segment.records())
-    assert [each.row for each in found] == list(range(segment.rows))
+    stored = list(segment.records())
+    assert [record.row for record in stored] == list(range(segment.rows))
     assert [
-        {key: plain(value, kinds[key]) for key, value in each.value.items()} for each in found
+        {key: plain(value, kinds[key]) for key, value in record.value.items()} for record in stored
     ] == meaning["rows"]
     records = [
         {
-            "key": None if each.key is None else each.key.hex(),
-            "timestamp": each.timestamp,
-            "headers": each.headers
-            and [[key, None if value is None else value.hex()] for key, value in each.headers],
+            "key": None if record.key is None else record.key.hex(),
+            "timestamp": record.timestamp,
+            "headers": record.headers
+            and [[key, None if value is None else value.hex()] for key, value in record.headers],
         }
-        for each in found
+        for record in stored
     ]
     assert records == meaning["records"]
 
@@ -109,11 +109,11 @@ def test_what_is_written_today_means_the_same(name: str) -> None:
     """The same rows, canonical text and headers; the bytes themselves are the library's."""
     _, expected = golden(name)
     _, meaning = make.build(name, make.SEGMENTS[name])
-    for each in (meaning, expected):
-        del each["sha256"]
-        assert each["headers"].pop()[0] == "columnar.crc32"
+    for side in (meaning, expected):
+        del side["sha256"]
+        assert side["headers"].pop()[0] == "columnar.crc32"
         if make.SEGMENTS[name].native:  # a producer draws the ids of its segments
-            each["headers"] = [pair for pair in each["headers"] if pair[0] != "columnar.segment"]
+            side["headers"] = [pair for pair in side["headers"] if pair[0] != "columnar.segment"]
     assert json.loads(json.dumps(meaning)) == expected
 
 

@@ -42,7 +42,7 @@ asyncio.run(main())
 
 def make(kafka: LocalKafka, **config: Any) -> AIOProducer:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
-    return AIOProducer(settings | {key.replace("__", "."): each for key, each in config.items()})
+    return AIOProducer(settings | {key.replace("__", "."): value for key, value in config.items()})
 
 
 def row(n: int) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def row(n: int) -> dict[str, Any]:
 
 def read(servers: str, topic: str, **config: Any) -> list[Any]:
     """Return all records of a topic, each as n, row, key, headers, time, partition, position."""
-    return sorted(map(record, everything(servers, topic, **config)), key=lambda each: each[5:])
+    return sorted(map(record, everything(servers, topic, **config)), key=lambda entry: entry[5:])
 
 
 def record(message: Any) -> tuple[Any, ...]:
@@ -92,21 +92,23 @@ async def test_many_records_arrive_as_their_futures_say(
         ]
         messages = await asyncio.gather(*futures)
     if encoding == "parquet":
-        found = read(kafka.bootstrap_servers, name)
-        assert found == sorted((record(each) for each in messages), key=lambda each: each[5:])
-        assert sorted(each[0] for each in found) == list(range(COUNT))
-        assert all(each[1] == row(each[0]) for each in found)
+        stored = read(kafka.bootstrap_servers, name)
+        assert stored == sorted(
+            (record(message) for message in messages), key=lambda entry: entry[5:]
+        )
+        assert sorted(entry[0] for entry in stored) == list(range(COUNT))
+        assert all(entry[1] == row(entry[0]) for entry in stored)
     else:
-        found = read(kafka.bootstrap_servers, name, **{"columnar.encoding": "none"})
-        assert sorted(int(each[1]) for each in found) == list(range(COUNT))
+        stored = read(kafka.bootstrap_servers, name, **{"columnar.encoding": "none"})
+        assert sorted(int(entry[1]) for entry in stored) == list(range(COUNT))
     for n, message in enumerate(messages):
         assert message.key() == b"key %d" % (n % 100)
-    assert [each[3] for each in found] == [[("h", b"%d" % (each[4] - 1000)), ("h", None)]
-                                           for each in found]  # fmt: skip
+    assert [entry[3] for entry in stored] == [[("h", b"%d" % (entry[4] - 1000)), ("h", None)]
+                                              for entry in stored]  # fmt: skip
     in_partition: dict[tuple[Any, int], int] = {}
-    for each in found:  # records of a key are in the order in which they were produced
-        assert in_partition.get((each[2], each[5]), -1) < each[4]
-        in_partition[each[2], each[5]] = each[4]
+    for entry in stored:  # records of a key are in the order in which they were produced
+        assert in_partition.get((entry[2], entry[5]), -1) < entry[4]
+        in_partition[entry[2], entry[5]] = entry[4]
 
 
 @pytest.mark.kafka
@@ -118,7 +120,9 @@ async def test_arrow_data_arrives(kafka: LocalKafka, topic: TopicFactory) -> Non
         table = pa.Table.from_pylist([row(n) for n in range(COUNT)], SCHEMA)
         report = await (await producer.produce_arrow(name, table))
     assert report.records == COUNT
-    assert [each[1] for each in read(kafka.bootstrap_servers, name)] == list(map(row, range(COUNT)))
+    assert [entry[1] for entry in read(kafka.bootstrap_servers, name)] == list(
+        map(row, range(COUNT))
+    )
 
 
 @pytest.mark.kafka
@@ -129,7 +133,7 @@ async def test_what_fails_fails_alone(kafka: LocalKafka, topic: TopicFactory) ->
     async with make(kafka) as producer:
         await producer.set_schema(name, SCHEMA)
         rows = [row(1), {"n": "x", "text": ""}, {"n": 2, "text": noise(2_000_000)}, row(3)]
-        futures = [await producer.produce(name, each) for each in rows]
+        futures = [await producer.produce(name, value) for value in rows]
         futures[0].cancel()
         cancelled, unfit, large, stored = await asyncio.gather(*futures, return_exceptions=True)
     assert isinstance(cancelled, asyncio.CancelledError)
@@ -138,7 +142,7 @@ async def test_what_fails_fails_alone(kafka: LocalKafka, topic: TopicFactory) ->
     assert isinstance(large, KafkaException)
     assert large.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
     assert stored.value() == row(3)
-    assert [each[0] for each in read(kafka.bootstrap_servers, name)] == [1, 3]
+    assert [entry[0] for entry in read(kafka.bootstrap_servers, name)] == [1, 3]
 
 
 def noise(length: int) -> str:
@@ -165,9 +169,9 @@ async def test_a_broker_that_does_not_answer_is_waited_for(
     assert len(done) == 100
     futures = await asyncio.gather(*tasks)
     await producer.close()
-    messages = [each.result() for each in futures]
-    assert [each.value() for each in messages] == list(map(row, range(count)))
-    assert [each[0] for each in read(kafka.bootstrap_servers, name)] == list(range(count))
+    messages = [future.result() for future in futures]
+    assert [message.value() for message in messages] == list(map(row, range(count)))
+    assert [entry[0] for entry in read(kafka.bootstrap_servers, name)] == list(range(count))
 
 
 @pytest.mark.kafka
@@ -184,7 +188,7 @@ def test_a_second_loop_goes_on_where_the_first_has_ended(
 
     for first in (0, 10):
         asyncio.run(main(first))
-    assert [each[0] for each in read(kafka.bootstrap_servers, name)] == list(range(20))
+    assert [entry[0] for entry in read(kafka.bootstrap_servers, name)] == list(range(20))
 
 
 @pytest.mark.kafka
@@ -226,7 +230,7 @@ async def test_consumed_offsets_are_committed_with_their_output(
     committed = consumer.committed([confluent_kafka.TopicPartition(source, 0)], 120)
     assert committed[0].offset == at.offset
     consumer.close()
-    assert [each[0] for each in read(kafka.bootstrap_servers, target)] == [1]
+    assert [entry[0] for entry in read(kafka.bootstrap_servers, target)] == [1]
 
 
 @pytest.mark.parametrize("end", ["kept", "dropped"])
@@ -241,4 +245,4 @@ def test_a_program_that_forgets_to_close_has_sent_its_records(embedded, end: str
     )
     waits = [line for line in done.stderr.splitlines() if line.startswith("waiting until Kafka")]
     assert (done.returncode, done.stderr.splitlines()) == (0, waits)  # on a busy machine
-    assert [each[1] for each in read(servers, topic)] == [{"n": 1}]
+    assert [entry[1] for entry in read(servers, topic)] == [{"n": 1}]

@@ -57,10 +57,10 @@ async def test_members_come_and_go_and_each_record_comes_once(
     """Each commits in its own callback what it has handed out."""
     name, members = topic(4), group()
     send(kafka, name)
-    found: list[int] = []
+    numbers: list[int] = []
 
     async def revoked(consumer: AIOConsumer, partitions: list[TopicPartition]) -> None:
-        places = [each for each in await consumer.position(partitions) if each.offset >= 0]
+        places = [place for place in await consumer.position(partitions) if place.offset >= 0]
         if places:
             await consumer.commit(offsets=places, asynchronous=False)
 
@@ -69,14 +69,14 @@ async def test_members_come_and_go_and_each_record_comes_once(
         async with make(kafka, members, **settings) as consumer:
             await consumer.subscribe([name], on_revoke=revoked)
             mine = 0
-            while len(found) < COUNT and mine < most:
+            while len(numbers) < COUNT and mine < most:
                 messages = await consumer.consume(50, 0.2)
                 assert [message.error() for message in messages] == [None] * len(messages)
-                found.extend(message.value()["n"] for message in messages)
+                numbers.extend(message.value()["n"] for message in messages)
                 mine += len(messages)
 
     await asyncio.wait_for(asyncio.gather(read(COUNT), read(400), read(700)), 240)
-    assert sorted(found) == list(range(COUNT))
+    assert sorted(numbers) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("encoding", ["parquet", "none"])
@@ -94,22 +94,22 @@ async def test_cancelled_calls_lose_nothing(
                 producer.produce(name, b"%d" % n)
 
     chance = random.Random(2)
-    found: list[int] = []
+    numbers: list[int] = []
 
     async with make(kafka, group(), **{"columnar.encoding": encoding}) as consumer:
         await consumer.assign([TopicPartition(name, 0, 0)])
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(consumer.consume(3), 0.05)
         await asyncio.to_thread(write)
-        while len(found) < count:
+        while len(numbers) < count:
             call = consumer.consume(chance.randint(1, 40), 0.3)
             try:
                 messages = await asyncio.wait_for(call, chance.random() * 0.02)
             except asyncio.TimeoutError:
                 messages = await consumer.consume(1, 120)
             values = [message.value() for message in messages]
-            found.extend(value["n"] if encoding == "parquet" else int(value) for value in values)
-    assert found == list(range(count))
+            numbers.extend(value["n"] if encoding == "parquet" else int(value) for value in values)
+    assert numbers == list(range(count))
 
 
 def test_a_copy_in_transactions_is_exact_though_some_are_aborted(
@@ -154,6 +154,6 @@ def test_a_copy_in_transactions_is_exact_though_some_are_aborted(
             await consumer.subscribe([target])
             return [*await consumer.consume(500, 120), *await consumer.consume(1, 0.5)]
 
-    found = asyncio.run(asyncio.wait_for(main(), 200))
-    assert [each.value()["n"] for each in found] == list(range(500))
-    assert [each.key() for each in found] == [b"k%d" % n for n in range(500)]
+    returned = asyncio.run(asyncio.wait_for(main(), 200))
+    assert [message.value()["n"] for message in returned] == list(range(500))
+    assert [message.key() for message in returned] == [b"k%d" % n for n in range(500)]

@@ -57,7 +57,7 @@ def make(kafka: LocalKafka, group: str | None = None, **config: Any) -> Consumer
 
 def until_ends(ends: int, take: Callable[[], pa.Table | None]) -> list[pa.Table]:
     """All tables until so many partitions' ends were told."""
-    found = []
+    tables = []
     while ends:
         try:
             table = take()
@@ -67,8 +67,8 @@ def until_ends(ends: int, take: Callable[[], pa.Table | None]) -> list[pa.Table]
             ends -= 1
         else:
             assert table is not None
-            found.append(table)
-    return found
+            tables.append(table)
+    return tables
 
 
 def test_segments_and_plain_messages_of_several_topics(
@@ -95,8 +95,8 @@ def test_segments_and_plain_messages_of_several_topics(
                 assert row["_kafka"]["headers"] == [{"key": "n", "value": b"%d" % row["n"]}]
         committed = consumer.commit(asynchronous=False)
         assert committed is not None
-        ends = [consumer.get_watermark_offsets(each, 120)[1] for each in committed]
-        assert [each.offset for each in committed] == ends
+        ends = [consumer.get_watermark_offsets(place, 120)[1] for place in committed]
+        assert [place.offset for place in committed] == ends
 
 
 def test_members_come_and_go_and_each_row_comes_once(
@@ -105,16 +105,16 @@ def test_members_come_and_go_and_each_row_comes_once(
     """Each is closed in the middle of a segment, having committed what it has handed out."""
     name, group = topic(2), f"arrow-{next(_groups)}"
     send(kafka, name, 0, 2000)
-    found: list[int] = []
+    numbers: list[int] = []
     for _ in range(4):
         with make(kafka, group, **{"enable.partition.eof": False}) as consumer:
             consumer.subscribe([name])
             for count in (130, 1, 369):
                 table = consumer.consume_arrow(count, 120, ["n"])
                 assert table is not None
-                found += table["n"].to_pylist()
+                numbers += table["n"].to_pylist()
                 consumer.commit(asynchronous=False)
-    assert sorted(found) == list(range(2000))
+    assert sorted(numbers) == list(range(2000))
 
 
 def test_duckdb_and_polars_read_the_stream(kafka: LocalKafka, topic: TopicFactory) -> None:

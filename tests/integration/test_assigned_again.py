@@ -79,16 +79,16 @@ def wait(consumer: Consumer) -> None:
 
 def count(consumer: Consumer) -> Counter[tuple[int, int]]:
     """Take messages until each has come."""
-    found: Counter[tuple[int, int]] = Counter()
+    times: Counter[tuple[int, int]] = Counter()
     deadline = time.monotonic() + 120
-    while len(found) < PARTITIONS * MESSAGES:
+    while len(times) < PARTITIONS * MESSAGES:
         assert time.monotonic() < deadline
         with suppress(LookupError):
             message: Any = consumer.poll(1)
             if message is not None:
                 assert message.error() is None
-                found[message.partition(), message.offset()] += 1
-    return found
+                times[message.partition(), message.offset()] += 1
+    return times
 
 
 @pytest.fixture(scope="module")

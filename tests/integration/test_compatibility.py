@@ -43,7 +43,7 @@ HANDS_ON = {"ours, none", "ours, raw"}
 
 @pytest.mark.parametrize(
     ("producer", "content", "consumer"),
-    by_profile([each for each in READERS if each[2] not in HANDS_ON or "mixed" in each], READERS),
+    by_profile([case for case in READERS if case[2] not in HANDS_ON or "mixed" in case], READERS),
 )
 def test_every_consumer_reads_what_every_producer_wrote(
     kafka: LocalKafka, topics: Any, producer: str, content: str, consumer: str
@@ -70,12 +70,12 @@ def test_a_group_may_change_its_consumers(
         last = list(itertools.islice(messages(consumer), 3))[-1]
         consumer.commit(message=last, asynchronous=False)
     with reader(servers, after, name, members) as consumer:
-        found = list(messages(consumer))
+        received = list(messages(consumer))
     inside = before == "ours, parquet"  # messages 0 and 1, rows 0 and 1; else messages 0 to 2
     if after == "ours, parquet":
-        assert as_records(found) == records("mixed")[3 if inside else 5 :]
+        assert as_records(received) == records("mixed")[3 if inside else 5 :]
     else:
-        assert [each.offset() for each in found] == list(range(1 if inside else 3, 6))
+        assert [message.offset() for message in received] == list(range(1 if inside else 3, 6))
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_a_share_group_gets_a_segment_as_one_message(
 ) -> None:
     name, servers, members = topics["ours", "segments"], kafka.bootstrap_servers, group()
     set_config(servers, members, "share.auto.offset.reset", "earliest", kind=ResourceType.GROUP)
-    found: list[Any] = []
+    received: list[Any] = []
     with cls({"bootstrap.servers": servers, "group.id": members}) as consumer:
         consumer.subscribe([name])
-        while len(found) < 3:
+        while len(received) < 3:
             polled = list(consumer.poll(120))
             assert polled, "nothing came any more"
-            found += polled
-    assert [each.error() for each in found] == [None] * 3
-    assert [each.value()[:4] for each in found] == [b"PAR1"] * 3
-    assert [dict(each.headers())["columnar.rows"] for each in found] == [b"3", b"3", b"1"]
+            received += polled
+    assert [message.error() for message in received] == [None] * 3
+    assert [message.value()[:4] for message in received] == [b"PAR1"] * 3
+    assert [dict(message.headers())["columnar.rows"] for message in received] == [b"3", b"3", b"1"]

@@ -166,9 +166,9 @@ def test_daemon_threads_may_produce_until_the_end(embedded) -> None:
     """
     ended, output, errors = run(servers, topic, program)
     assert ended == 0, errors
-    found, sent = numbers(servers, topic), {int(n) for n in output.split()}
-    assert len(set(found)) == len(found)
-    assert set(range(3000)) <= sent <= set(found)
+    stored, sent = numbers(servers, topic), {int(n) for n in output.split()}
+    assert len(set(stored)) == len(stored)
+    assert set(range(3000)) <= sent <= set(stored)
 
 
 def test_os_exit_sends_no_garbage(embedded) -> None:
@@ -177,9 +177,9 @@ def test_os_exit_sends_no_garbage(embedded) -> None:
     program = "p = make(); send(p); p.flush(); send(p, range(1000, 2000)); p.flush(0); os._exit(5)"
     ended, _, errors = run(servers, topic, program)
     assert ended == 5, errors
-    found = numbers(servers, topic)
-    assert found[:1000] == list(range(1000))
-    assert len(set(found)) == len(found) <= 2000
+    stored = numbers(servers, topic)
+    assert stored[:1000] == list(range(1000))
+    assert len(set(stored)) == len(stored) <= 2000
 
 
 def test_the_last_of_all_atexit_handlers_is_told_that_it_is_too_late(embedded) -> None:
@@ -267,9 +267,9 @@ def test_a_signal_handler_that_raises_inside_produce_takes_no_record_along(embed
     """
     ended, output, errors = run(servers, topic, program)
     assert ended == 0, errors
-    found = numbers(servers, topic)
-    assert len(set(found)) == len(found)
-    assert {int(n) for n in output.split()} <= set(found)
+    stored = numbers(servers, topic)
+    assert len(set(stored)) == len(stored)
+    assert {int(n) for n in output.split()} <= set(stored)
 
 
 def test_close_runs_every_report_and_raises_what_the_first_raised(make) -> None:

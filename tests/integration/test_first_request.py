@@ -29,19 +29,19 @@ COUNT = 3
 
 def stored(kafka: LocalKafka, topic: str) -> list[Any]:
     """Return the values of what a topic's one partition holds."""
-    return [each.value() for each in everything(kafka.bootstrap_servers, topic)]
+    return [message.value() for message in everything(kafka.bootstrap_servers, topic)]
 
 
 def acknowledged(
     producer: Any, send: Callable[[Any, int, Any], None], proxy: Refusing
 ) -> list[int]:
     """Send messages, the first in a request of its own; return those reported as delivered."""
-    found: list[int] = []
+    delivered: list[int] = []
     for n in range(COUNT):
-        send(producer, n, lambda error, _, n=n: found.append(n) if error is None else None)
+        send(producer, n, lambda error, _, n=n: delivered.append(n) if error is None else None)
         eventually(lambda: producer.poll(0.01) or proxy.refused)
     assert producer.flush(200) == 0
-    return found
+    return delivered
 
 
 @pytest.mark.kafka
@@ -64,13 +64,13 @@ def test_what_is_acknowledged_is_there(
         if transactional:
             producer.init_transactions(120)
             producer.begin_transaction()
-        found = acknowledged(producer, send, proxy)
+        delivered = acknowledged(producer, send, proxy)
         if transactional:
             producer.commit_transaction(120)
         producer.close()
         assert (proxy.refused, proxy.behind) == (1, 0)
-    assert found == list(range(COUNT))
-    wanted = [b"%d" % n if plain else {"n": n} for n in found]
+    assert delivered == list(range(COUNT))
+    wanted = [b"%d" % n if plain else {"n": n} for n in delivered]
     assert stored(kafka, name) == wanted
 
 
@@ -87,7 +87,7 @@ def test_confluents_producer_loses_what_it_acknowledges(
     with Refusing(kafka.bootstrap_servers, wait=20) as proxy:
         config = {"bootstrap.servers": proxy.bootstrap_servers}
         producer = confluent_kafka.Producer({**config, **IDEMPOTENT})
-        found = acknowledged(producer, send, proxy)
+        delivered = acknowledged(producer, send, proxy)
         assert (proxy.refused, proxy.behind) == (1, 1)
-    assert found == list(range(COUNT))
+    assert delivered == list(range(COUNT))
     assert stored(kafka, name) == [b"1", b"2"]

@@ -124,8 +124,8 @@ def test_it_joins_its_group_when_others_have_shared_out_the_partitions(
         assert (members(), {*asked}) == (2, {True})
         eventually(lambda: (first.poll(0.1), second.poll(0.1)) and service.is_assigned)
         assert asked[-1] is False
-        for each in first, second:
-            each.close()
+        for member in first, second:
+            member.close()
         send(kafka, name, range(40))
         eventually(lambda: service.stats.rows == 40)
     finally:
@@ -168,12 +168,12 @@ def test_rows_of_old_and_new_producers_land_in_one_table(
         rules = Rules(plain="decode", decoding=decoding)
         assert ingest(kafka, name, lake, rules=rules) == 30
     expected = sorted((n, f"text {n}", f"{n}".encode(), 2 * (n % 30 < 10)) for n in range(90))
-    found = lake.read().to_pylist()
+    landed = lake.read().to_pylist()
     assert expected == sorted(
         (row["n"], row["text"], row["_kafka"]["key"], len(row["_kafka"]["headers"] or ()))
-        for row in found
+        for row in landed
     )
-    ids = {(row["_kafka"]["segment"], row["_kafka"]["row"]) for row in found}
+    ids = {(row["_kafka"]["segment"], row["_kafka"]["row"]) for row in landed}
     assert len(ids) == 90
     query = "select n, text, _kafka.key, coalesce(len(_kafka.headers), 0) from read_parquet(?)"
     rows_of = duckdb.connect().execute(query, [f"{lake.root}/{name}/*.parquet"]).fetchall()

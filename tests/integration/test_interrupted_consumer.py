@@ -105,24 +105,24 @@ def by_reader(consumer: Consumer) -> Any:
         return None
 
 
-def note(found: Records, taken: Any) -> None:
+def note(seen: Records, taken: Any) -> None:
     if isinstance(taken, pa.Table | pa.RecordBatch):
         for row in taken.to_pylist():
             n = row["n"] if "n" in row else int(row["value"])
-            found[row["_kafka"]["partition"]].append(n)
+            seen[row["_kafka"]["partition"]].append(n)
     elif isinstance(taken, Segment):
-        found[taken.partition].extend(taken.to_table(["n"])["n"].to_pylist())
+        seen[taken.partition].extend(taken.to_table(["n"])["n"].to_pylist())
     else:
-        for each in taken if isinstance(taken, list) else [taken]:
-            assert each.error() is None
-            value = each.value()
-            found[each.partition()].append(value["n"] if isinstance(value, dict) else int(value))
+        for message in taken if isinstance(taken, list) else [taken]:
+            assert message.error() is None
+            value = message.value()
+            seen[message.partition()].append(value["n"] if isinstance(value, dict) else int(value))
 
 
 def read(
     consumer: Consumer,
     take: Callable[[Consumer], Any],
-    found: Records,
+    seen: Records,
     within: Interruptions | None,
 ) -> None:
     """Make one call, which may be interrupted."""
@@ -134,22 +134,22 @@ def read(
     if within is not None:
         within.armed = False
     if taken is not None:
-        note(found, taken)
+        note(seen, taken)
 
 
 def read_all(
     consumer: Consumer,
     take: Callable[[Consumer], Any],
-    found: Records,
+    seen: Records,
     records: int,
     interruptions: Interruptions,
 ) -> None:
     """Take that many records, at least; 60 calls are interrupted."""
     most = interruptions.count + 60
     deadline = time.monotonic() + 240
-    while sum(map(len, found.values())) < records:
+    while sum(map(len, seen.values())) < records:
         assert time.monotonic() < deadline, "something is lost"
-        read(consumer, take, found, interruptions if interruptions.count < most else None)
+        read(consumer, take, seen, interruptions if interruptions.count < most else None)
 
 
 def begin(kafka: LocalKafka, group: str, **config: Any) -> Consumer:
@@ -195,19 +195,19 @@ def test_each_record_comes_once_to_one_consumer_or_the_next(
 ) -> None:
     name = topic(PARTITIONS)
     fill(kafka, name, plain=True)
-    found: Records = {partition: [] for partition in range(PARTITIONS)}
+    seen: Records = {partition: [] for partition in range(PARTITIONS)}
     for share in (0.4, 0.8, 1):
         consumer = begin(kafka, name, **{"enable.auto.commit": commits})
         if subscribes:
             consumer.subscribe([name])
         else:
             consumer.assign([TopicPartition(name, partition) for partition in range(PARTITIONS)])
-        read_all(consumer, take, found, int(share * PARTITIONS * RECORDS), interruptions)
+        read_all(consumer, take, seen, int(share * PARTITIONS * RECORDS), interruptions)
         if not commits:
             consumer.commit(asynchronous=False)
         close(consumer)
     assert interruptions.count > 20
-    assert found == {partition: list(range(RECORDS)) for partition in range(PARTITIONS)}
+    assert seen == {partition: list(range(RECORDS)) for partition in range(PARTITIONS)}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -218,17 +218,17 @@ def test_no_record_is_lost_where_rebalances_are_interrupted(
     name = topic(PARTITIONS)
     fill(kafka, name, plain=True)
     config = {"heartbeat.interval.ms": 50}
-    found: Records = {partition: [] for partition in range(PARTITIONS)}
+    seen: Records = {partition: [] for partition in range(PARTITIONS)}
     stays = begin(kafka, name, **config)
     stays.subscribe([name])
     deadline = time.monotonic() + 240
-    while not all(set(each) == set(range(RECORDS)) for each in found.values()):
+    while not all(set(numbers) == set(range(RECORDS)) for numbers in seen.values()):
         assert time.monotonic() < deadline, "something is lost"
         comes = begin(kafka, name, **config)
         comes.subscribe([name])
         for turn in range(40):
-            for each in (stays, comes):
-                read(each, by_some, found, interruptions if turn % 2 else None)
+            for consumer in (stays, comes):
+                read(consumer, by_some, seen, interruptions if turn % 2 else None)
         close(comes)
     close(stays)
     assert interruptions.count > 20

@@ -107,11 +107,11 @@ def test_sparks_writer_logs_in(secured, tokens) -> None:
     arrow = to_arrow_schema(columns, timezone="UTC")
     writer.write(iter([batch.select(arrow.names) for batch in batches]))
     again = source.reader(schema)
-    found = [
+    numbers = [
         row["n"]
         for partition in again.partitions()
         for b in again.read(partition)
         for row in b.to_pylist()
     ]
-    assert sorted(found) == sorted([*range(4), *range(4)])
+    assert sorted(numbers) == sorted([*range(4), *range(4)])
     close_kept_clients()

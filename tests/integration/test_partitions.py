@@ -109,10 +109,10 @@ def test_a_report_names_the_partition_that_holds_the_record(
 ) -> None:
     records = topic(PARTITIONS)
     reported = ours(config("murmur2"), records, KEYS)
-    found: dict[int, int] = {}
+    partitions: dict[int, int] = {}
     for message in stored(kafka, records):
-        found[message.value()["n"]] = message.partition()
-    assert [found[n] for n in range(len(KEYS))] == reported
+        partitions[message.value()["n"]] = message.partition()
+    assert [partitions[n] for n in range(len(KEYS))] == reported
 
 
 @pytest.mark.parametrize("name", [name for name in HASHED if name != "consistent_random"])
@@ -147,8 +147,8 @@ def test_where_any_partition_will_do_segments_fill(
     """A batch sticks to a partition; the next goes to any."""
     records = topic(PARTITIONS)
     per_segment = 100
-    found = ours(config(name), records, keys, **{"columnar.segment.rows": per_segment})
-    assert set(found) <= set(range(PARTITIONS))
+    partitions = ours(config(name), records, keys, **{"columnar.segment.rows": per_segment})
+    assert set(partitions) <= set(range(PARTITIONS))
     segments = list(stored(kafka, records, **{"fetch.raw.bytes": True}))
     assert len(segments) == -(-len(keys) // per_segment)
 
@@ -159,9 +159,9 @@ def test_over_many_batches_all_partitions_are_used(
 ) -> None:
     """No batch of 200 goes to one of 7 partitions with a chance of 4 in 10^14."""
     records = topic(PARTITIONS)
-    found = ours(config(name), records, [None] * 400, **{"columnar.segment.rows": 2})
-    assert set(found) == set(range(PARTITIONS))
+    partitions = ours(config(name), records, [None] * 400, **{"columnar.segment.rows": 2})
+    assert set(partitions) == set(range(PARTITIONS))
     counted: dict[int, int] = defaultdict(int)
     for message in stored(kafka, records):
         counted[message.partition()] += 1
-    assert counted == {n: found.count(n) for n in range(PARTITIONS)}
+    assert counted == {n: partitions.count(n) for n in range(PARTITIONS)}

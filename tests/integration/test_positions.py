@@ -71,14 +71,14 @@ def make(kafka: LocalKafka) -> Iterator[Callable[..., Any]]:
             "group.id": f"{topic}-{ours}",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            **{key.replace("__", "."): each for key, each in config.items()},
+            **{key.replace("__", "."): value for key, value in config.items()},
         }
         made.append(cls(given | (PARQUET if ours else {})))
         return made[-1]
 
     yield consumer
-    for each in made:
-        each.close()
+    for client in made:
+        client.close()
 
 
 def place(topic: str, offset: int = -1001) -> TopicPartition:
@@ -86,32 +86,32 @@ def place(topic: str, offset: int = -1001) -> TopicPartition:
 
 
 def at(consumer: Any, topic: str) -> int:
-    [found] = consumer.position([place(topic)])
-    return int(found.offset)
+    [where] = consumer.position([place(topic)])
+    return int(where.offset)
 
 
 def recover(consumer: Any, topic: str) -> list[Any]:
     """Read up to the high watermark, as those do who restore their state from a topic."""
     _, high = consumer.get_watermark_offsets(place(topic), TIMEOUT)
-    found: list[Any] = []
+    values: list[Any] = []
 
     def is_there() -> bool:
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
-            found.append(message.value())
+            values.append(message.value())
         return at(consumer, topic) >= high
 
     eventually(is_there, seconds=TIMEOUT)
     assert at(consumer, topic) == high
-    return found
+    return values
 
 
 def committed(kafka: LocalKafka, group: str, topic: str) -> tuple[int, Any]:
     """Return what a group has committed, as any other tool sees it."""
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}
     with confluent_kafka.Consumer(config) as other:
-        [found] = other.committed([place(topic)], TIMEOUT)
-        return found.offset, found.metadata
+        [stored] = other.committed([place(topic)], TIMEOUT)
+        return stored.offset, stored.metadata
 
 
 def steps(kafka: LocalKafka, consumer: Any, topic: str, group: str) -> list[Any]:

@@ -132,7 +132,7 @@ def test_a_group_resumes_at_any_record(producer, consumer, topic, after: int) ->
         reader.subscribe([name])
         last = take(reader, after)[-1]
         done = reader.commit(message=last, asynchronous=False)
-        assert [each.offset for each in done] == [last.offset() + 1]
+        assert [place.offset for place in done] == [last.offset() + 1]
     with consumer(f"resume-{after}") as reader:
         reader.subscribe([name])
         got = take(reader, 10 - after)
@@ -390,8 +390,8 @@ def test_where_the_broker_says_the_time_a_segments_records_have_it(
     assert kinds == {confluent_kafka.TIMESTAMP_LOG_APPEND_TIME}
     assert len(first) == len(second) == 1
     assert min(first) <= min(second)
-    [found] = reader.offsets_for_times([TopicPartition(name, 0, min(second))], 120)
+    [place] = reader.offsets_for_times([TopicPartition(name, 0, min(second))], 120)
     [before] = reader.offsets_for_times([TopicPartition(name, 0, min(first))], 120)
     assert before.offset == messages[0].offset()
-    assert found.offset == messages[3 if first != second else 0].offset()
+    assert place.offset == messages[3 if first != second else 0].offset()
     reader.close()

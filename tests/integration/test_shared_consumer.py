@@ -44,14 +44,14 @@ def test_each_record_comes_once_whatever_threads_do(
         {**servers, **settings, "group.id": name, "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([name])
-    found, lock, raised = Counter[int](), threading.Lock(), list[BaseException]()
+    counts, lock, raised = Counter[int](), threading.Lock(), list[BaseException]()
 
     def until_all_are_found(work: Callable[[], list[Any]]) -> None:
         try:
-            while found.total() < RECORDS and not raised:
+            while counts.total() < RECORDS and not raised:
                 messages = work()
                 with lock:
-                    found.update(map(number, messages))
+                    counts.update(map(number, messages))
         except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
             raised.append(error)
 
@@ -80,7 +80,7 @@ def test_each_record_comes_once_whatever_threads_do(
     for thread in threads:
         thread.join(240)
     assert raised == []
-    assert found == Counter(range(RECORDS))
+    assert counts == Counter(range(RECORDS))
     assert consumer.consume(1, 0.5) == []
     consumer.close()
 

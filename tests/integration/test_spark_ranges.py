@@ -133,16 +133,16 @@ def test_deleted_messages_stop_the_task_or_are_given_up(
     name = topic(2)
     send(kafka, name, range(20))
     query = Query(kafka, name, str(tmp_path))
-    found = query.ranges()
+    batches = query.ranges()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     [done] = admin.delete_records([TopicPartition(name, 1, 2)]).values()
     done.result(60)
     with pytest.raises(
         LakeError, match=rf"{name}\[1\]: offset 0 does not exist: .* 2 to 4 .*gap=allow"
     ):
-        query.land(found)
+        query.land(batches)
     query = Query(kafka, name, str(tmp_path), **{"table.gap": "allow"})
-    query.land(found)
+    query.land(batches)
     lost = (1, 3, 5, 7)
     assert rows(DirectoryLake(tmp_path)) == [n for n in range(20) if n not in lost]
     assert {fence.next for fence in DirectoryLake(tmp_path).table().fences().values()} == {5}
@@ -168,9 +168,9 @@ def test_another_generation_of_the_topic_is_refused(
     name = topic()
     send(kafka, name, range(4))
     query = Query(kafka, name, str(tmp_path))
-    [found] = query.ranges()
-    query.land([found])
-    [row] = found.to_pylist()
+    [batch] = query.ranges()
+    query.land([batch])
+    [row] = batch.to_pylist()
     other = pa.RecordBatch.from_pylist([{**row, "topic_id": "other"}], schema=query.arrow)
     with pytest.raises(LakeError, match="the topic was deleted and created again"):
         query.land([other])
@@ -183,8 +183,8 @@ def test_of_another_topic_than_the_ranges_are_of_nothing_lands(
     name = topic()
     send(kafka, name, range(4))
     query = Query(kafka, name, str(tmp_path))
-    [found] = query.ranges()
-    [row] = found.to_pylist()
+    [batch] = query.ranges()
+    [row] = batch.to_pylist()
     other = pa.RecordBatch.from_pylist([{**row, differs: "other"}], schema=query.arrow)
     with pytest.raises(NotLandedError, match=rf"{name}.: the ranges are of \(.*'other'.*, but the"):
         query.land([other])

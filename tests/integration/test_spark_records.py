@@ -145,13 +145,13 @@ def test_types_that_spark_lacks_become_those_that_hold_them(kafka, topic) -> Non
     }
     send(kafka, name, schema, row)
     source = query(kafka, name)
-    assert [each.dataType.simpleString() for each in source.schema()][:-1] == [
+    assert [field.dataType.simpleString() for field in source.schema()][:-1] == [
         *("smallint", "decimal(20,0)", "float", "decimal(9,2)", "binary"),
         *("timestamp", "timestamp_ntz", "array<struct<b:smallint,t:string>>"),
         *("map<string,struct<b:smallint,t:string>>", "array<smallint>"),
     ]
-    [found] = values(read(source))
-    assert found == row | {"map": [("k", {"b": None, "t": "y"})]}
+    [value] = values(read(source))
+    assert value == row | {"map": [("k", {"b": None, "t": "y"})]}
 
 
 @pytest.mark.parametrize("arrow", [pa.time64("us"), pa.decimal256(50, 0)])
@@ -260,13 +260,15 @@ def test_the_last_segments_of_all_partitions_are_searched_together(
     plain.flush()
     searched = []
 
-    def noted(found: Any, *settings: Any, **more: Any) -> Any:
-        searched.append([each[1:4] for each in found])
-        return reading.read(found, *settings, **more)
+    def noted(ranges: Any, *settings: Any, **more: Any) -> Any:
+        searched.append([part[1:4] for part in ranges])
+        return reading.read(ranges, *settings, **more)
 
     monkeypatch.setattr(records, "read", noted)
-    found = records.newest_segments(SourceOptions.parse(query(kafka, name).options, streaming=None))
-    assert [each.schema.names[:-1] for each in found] == [SCHEMA.names, GROWN.names]
+    segments = records.newest_segments(
+        SourceOptions.parse(query(kafka, name).options, streaming=None)
+    )
+    assert [segment.schema.names[:-1] for segment in segments] == [SCHEMA.names, GROWN.names]
     assert searched == [[(0, 0, 1), (1, 0, 1), (2, 2, 3), (3, 0, 1)], [(2, 0, 3)]]
 
 

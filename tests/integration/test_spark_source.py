@@ -78,13 +78,13 @@ class _Stopped(closing):  # type: ignore[type-arg]
 
 
 def read(reader: Any, partitions: Any) -> list[Row]:
-    found = [
+    rows = [
         row
         for partition in partitions
         for batch in reader.read(partition)
         for row in batch.to_pylist()
     ]
-    return sorted((row["topic"], row["partition"], row["offset"]) for row in found)
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
 def next_batch(reader: StreamReader, start: dict[str, Any], limit: Any = None) -> tuple[Any, Any]:
@@ -108,15 +108,15 @@ def test_several_topics_are_read_a_partition_a_task(source: Source, topic: Topic
     source.send(one, 2, partition=1)
     source.send(other, 1)
     reader = source.batch(subscribe=f"{one}, {other}")
-    found = reader.partitions()
-    assert [each.value[:4] for each in found] == [(one, 1, 0, 2), (other, 0, 0, 1)]
-    assert read(reader, found) == [(one, 1, 0), (one, 1, 1), (other, 0, 0)]
+    partitions = reader.partitions()
+    assert [partition.value[:4] for partition in partitions] == [(one, 1, 0, 2), (other, 0, 0, 1)]
+    assert read(reader, partitions) == [(one, 1, 0), (one, 1, 1), (other, 0, 0)]
 
 
 def test_a_pattern_matches_whole_names(source: Source, topic: TopicFactory) -> None:
     one, other = topic(), topic()
-    for each in (one, other):
-        source.send(each, 1)
+    for name in (one, other):
+        source.send(name, 1)
     assert source.rows(subscribePattern=f"{one}|.*{other[1:]}") == [(one, 0, 0), (other, 0, 0)]
     assert source.rows(subscribePattern=one[:-1]) == []
 
@@ -210,12 +210,12 @@ def test_a_batch_reads_between_offsets(source: Source, topic: TopicFactory) -> N
     name = topic(3)
     for partition in range(3):
         source.send(name, 4, partition)
-    found = source.rows(
+    rows = source.rows(
         subscribe=name,
         startingOffsets=json.dumps({name: {"0": 1, "1": -2, "2": 4}}),
         endingOffsets=json.dumps({name: {"0": 3, "1": 1, "2": -1}}),
     )
-    assert found == [(name, 0, 1), (name, 0, 2), (name, 1, 0)]
+    assert rows == [(name, 0, 1), (name, 0, 2), (name, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -409,25 +409,25 @@ def test_new_partitions_and_topics_are_read_from_their_first_message(
         source = Source(source.servers)  # the producer of the other one may not know them yet
         source.send(name, 1, partition=1)
         source.send(f"{name}-2", 1)
-        found: list[Row] = []
+        all_rows: list[Row] = []
 
         def both() -> bool:
             nonlocal end
             rows, end = next_batch(reader, end)
-            found.extend(rows)
-            return len(found) == 2
+            all_rows.extend(rows)
+            return len(all_rows) == 2
 
         eventually(both)
-        assert found == [(name, 1, 0), (f"{name}-2", 0, 0)]
+        assert all_rows == [(name, 1, 0), (f"{name}-2", 0, 0)]
 
 
 def test_a_small_partition_count_becomes_more_tasks(source: Source, topic: TopicFactory) -> None:
     name = topic()
     source.send(name, 9)
     reader = source.batch(subscribe=name, minPartitions="3")
-    found = reader.partitions()
-    assert [each.value[2:4] for each in found] == [(0, 3), (3, 6), (6, 9)]
-    assert len(read(reader, found)) == 9
+    partitions = reader.partitions()
+    assert [partition.value[2:4] for partition in partitions] == [(0, 3), (3, 6), (6, 9)]
+    assert len(read(reader, partitions)) == 9
 
 
 # --- a first batch that was logged and did not finish ---------------------------------------------
@@ -481,8 +481,8 @@ def test_a_first_batch_that_was_logged_is_read_again_from_where_it_began(
 
 def _both(reader: Any, start: dict[str, Any], limit: Any) -> dict[str, Any] | None:
     """Return where a batch ends once it has both partitions: metadata take their time."""
-    found: dict[str, Any] = reader.latestOffset(start, limit)
-    return found if len(next(iter(found.values()))["next"]) == 2 else None
+    latest: dict[str, Any] = reader.latestOffset(start, limit)
+    return latest if len(next(iter(latest.values()))["next"]) == 2 else None
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -662,8 +662,8 @@ def test_a_planned_batch_of_which_messages_are_gone_stops_the_query_or_goes_on_w
 
 def _with(reader: StreamReader, start: dict[str, Any], end: int) -> dict[str, Any] | None:
     """Return the latest offsets once they are these: metadata take their time."""
-    found = reader.latestOffset(start, ReadAllAvailable())
-    return found if list(next(iter(found.values()))["next"].values()) == [end] else None
+    latest = reader.latestOffset(start, ReadAllAvailable())
+    return latest if list(next(iter(latest.values()))["next"].values()) == [end] else None
 
 
 # --- clients --------------------------------------------------------------------------------------

@@ -55,10 +55,16 @@ def read(kafka: LocalKafka, topic: str, count: int) -> list[Any]:
     config |= {"auto.offset.reset": "earliest", "columnar.encoding": "parquet"}
     with Consumer(config) as consumer:
         consumer.subscribe([topic])
-        found = consumer.consume(count, 60)
+        messages = consumer.consume(count, 60)
     return [
-        (each.value(), each.key(), each.timestamp()[1], each.headers(), each.partition())
-        for each in found
+        (
+            message.value(),
+            message.key(),
+            message.timestamp()[1],
+            message.headers(),
+            message.partition(),
+        )
+        for message in messages
     ]
 
 
@@ -197,8 +203,8 @@ class Stream:
 
     def rows(self, **settings: Any) -> list[int]:
         """Return the committed rows; all that there are, with another isolation level."""
-        found = everything(self._servers, self._topic, **settings)
-        return sorted(each.value()["n"] for each in found)
+        messages = everything(self._servers, self._topic, **settings)
+        return sorted(message.value()["n"] for message in messages)
 
 
 @pytest.fixture

@@ -129,8 +129,8 @@ class Client:
 
     def committed(self) -> int:
         """Return what the group has committed, as Kafka knows it."""
-        [found] = self.consumer.committed([TopicPartition(self.source, 0)], TIMEOUT)
-        return int(found.offset)
+        [committed] = self.consumer.committed([TopicPartition(self.source, 0)], TIMEOUT)
+        return int(committed.offset)
 
     def transact(self) -> int:
         """Send all good records and offsets as an application does, until they are committed.
@@ -173,8 +173,8 @@ def client(kafka: LocalKafka) -> Iterator[Callable[..., Client]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for instance in made:
+        instance.close()
 
 
 def lower_limit(servers: str, topic: str) -> None:
@@ -195,7 +195,7 @@ def lower_limit(servers: str, topic: str) -> None:
 def committed_values(servers: str, topic: str) -> list[Any]:
     """Return what a read_committed consumer finds in a topic's first two partitions."""
     level = {"isolation.level": "read_committed"}
-    return [each.value() for each in everything(servers, topic, partitions=range(2), **level)]
+    return [message.value() for message in everything(servers, topic, partitions=range(2), **level)]
 
 
 KINDS = {
@@ -223,7 +223,7 @@ PAIRWISE = [
 @pytest.mark.parametrize(
     ("name", "kind", "reported"),
     by_profile(PAIRWISE, EVERY),
-    ids=lambda each: {False: "", True: "reported before"}.get(each, each),
+    ids=lambda value: {False: "", True: "reported before"}.get(value, value),
 )
 def test_a_transaction_with_a_failed_record_is_not_committed(
     kafka: LocalKafka,
@@ -265,11 +265,11 @@ def test_a_transaction_with_a_failed_record_is_not_committed(
     # What librdkafka had counted for messages that are refused, or purged when they have come to
     # it, is missing in the next transaction, and so that one has to be aborted too.
     assert sender.transact() <= (case.by_broker or kind == "confluent")
-    found = committed_values(servers, target)
+    values = committed_values(servers, target)
     if kind == "confluent":
-        assert found == [b"%d" % n for n in GOOD]
+        assert values == [b"%d" % n for n in GOOD]
     else:
-        assert found == [row(n) for n in GOOD]
+        assert values == [row(n) for n in GOOD]
     assert sender.committed() == (2 << 20 if KINDS[kind]["positions"] else 2)
 
 
