@@ -369,21 +369,15 @@ def test_a_report_is_true_when_it_has_a_value(make_producer, value: Any, true: b
 
 def test_a_report_can_be_pickled(make_producer) -> None:
     _, message = reported(make_producer, key=b"k", partition=1)
-    unpickled = pickle.loads(pickle.dumps(message))
-    assert [
-        unpickled.topic(),
-        unpickled.partition(),
-        unpickled.offset(),
-        unpickled.key(),
-        unpickled.value(),
-    ] == [
+    copy = pickle.loads(pickle.dumps(message))
+    assert [copy.topic(), copy.partition(), copy.offset(), copy.key(), copy.value()] == [
         message.topic(),
         message.partition(),
         message.offset(),
         message.key(),
         message.value(),
     ]
-    assert (unpickled.timestamp(), unpickled.error()) == (message.timestamp(), None)
+    assert (copy.timestamp(), copy.error()) == (message.timestamp(), None)
 
 
 @pytest.mark.parametrize("name", ["topic", "key", "value", "headers", "error"])

@@ -499,10 +499,8 @@ def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None
         assert segment(one).to_table().equals(table), (name, fid)
         statistics = segment(one).statistics(["n", "s"])
         assert statistics is not None
-        for (
-            path,
-            bounds,
-        ) in statistics.items():  # what is left out is not said, and no null is doubt
+        # What is left out is not said, and no null is doubt.
+        for path, bounds in statistics.items():
             assert bounds[:2] == expected[path][:2], (name, fid)
             assert bounds.has_nulls >= expected[path].has_nulls, (name, fid)
         out = io.BytesIO()

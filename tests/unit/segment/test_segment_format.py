@@ -344,15 +344,13 @@ def fields(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.Field]
 
 
 def nested(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
-    members = fields(types)
+    child = fields(types)
     return st.one_of(
-        members.map(pa.list_),
-        members.map(pa.large_list),
-        st.builds(pa.list_, members, st.integers(1, 3)),
-        st.lists(members, min_size=1, max_size=3, unique_by=lambda field: field.name).map(
-            pa.struct
-        ),
-        st.builds(pa.map_, st.just(pa.string()), members),
+        child.map(pa.list_),
+        child.map(pa.large_list),
+        st.builds(pa.list_, child, st.integers(1, 3)),
+        st.lists(child, min_size=1, max_size=3, unique_by=lambda field: field.name).map(pa.struct),
+        st.builds(pa.map_, st.just(pa.string()), child),
     )
 
 

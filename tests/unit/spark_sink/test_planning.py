@@ -189,12 +189,8 @@ def test_batches_of_a_limited_size_reach_the_end(
         if start == end:
             return
         after = limited(start, end, most)
-        assert all(start[partition] <= after[partition] <= end[partition] for partition in end)
-        assert (
-            0
-            < sum(after[partition] - start[partition] for partition in end)
-            <= most + len(partitions)
-        )
+        assert all(start[place] <= after[place] <= end[place] for place in end)
+        assert 0 < sum(after[place] - start[place] for place in end) <= most + len(partitions)
         start = after
     raise AssertionError("no end")
 
