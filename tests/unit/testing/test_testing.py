@@ -927,7 +927,7 @@ def test_the_pages_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     page = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", page)
     exec(compile("".join(blocks), PAGE.name, "exec"), page.__dict__)
-    tests = [var for name, var in vars(page).items() if name.startswith("test_")]
+    tests = [member for name, member in vars(page).items() if name.startswith("test_")]
     assert len(tests) == 3
     for test in tests:
         with pytest.MonkeyPatch.context() as patch:
