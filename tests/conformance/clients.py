@@ -45,8 +45,8 @@ class Maker(ABC):
         assert not thread.is_alive(), "close() hangs"
 
     def _close(self) -> None:
-        for each in self.made:
-            self.give_up(each)
+        for client in self.made:
+            self.give_up(client)
 
     @abstractmethod
     def give_up(self, client: Any) -> None:

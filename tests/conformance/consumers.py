@@ -103,7 +103,7 @@ def each_row(name: str, rows: Sequence[int] = _ROWS) -> pytest.MarkDecorator:
     every = [(kind, row) for kind in CONSUMERS for row in rows]
     return pytest.mark.parametrize(
         ("make", name),
-        [each for each in every if each[0] == "ours, mixed" or each[1] == rows[1]],
+        [case for case in every if case[0] == "ours, mixed" or case[1] == rows[1]],
         indirect=["make"],
     )
 
@@ -147,7 +147,7 @@ class ConsumerMaker(Maker):
             "fetch.wait.max.ms": 10,
             "log_level": 0,
             **self.of.own,
-            **{key.replace("__", "."): each for key, each in config.items()},
+            **{key.replace("__", "."): value for key, value in config.items()},
         }
         self.made.append((cls or self.kind)(given))
         return self.made[-1]
@@ -227,10 +227,10 @@ class ConsumerMaker(Maker):
 
     def committed(self, topic: str, *, partition: int = 0, group: str | None = None) -> int:
         """Return what a group has committed, as a consumer of its own sees it."""
-        [found] = self(group__id=group or self.name).committed(
+        [place] = self(group__id=group or self.name).committed(
             [self.place(topic, -1001, partition)], 20
         )
-        return self.index(topic, found.offset, partition)
+        return self.index(topic, place.offset, partition)
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -248,14 +248,14 @@ class ConsumerMaker(Maker):
 
     def numbers(self, messages: Iterable[Any]) -> list[Any]:
         """Return the numbers that messages carry; an error's name for one."""
-        found = [self.data(message) for message in messages]
-        return [int(each) if isinstance(each, bytes) else each for each in found]
+        values = [self.data(message) for message in messages]
+        return [int(value) if isinstance(value, bytes) else value for value in values]
 
     def take(self, consumer: Any, count: int = 1, timeout: float = 20) -> list[Any]:
         """Return the numbers of the next `count` records or events, which must come."""
-        found = consumer.consume(count, timeout)
-        assert len(found) == count
-        return self.numbers(found)
+        messages = consumer.consume(count, timeout)
+        assert len(messages) == count
+        return self.numbers(messages)
 
     def nothing(self, consumer: Any) -> bool:
         """Whether nothing comes, though librdkafka has been polled for some time."""
@@ -305,16 +305,16 @@ def _producer(servers: str) -> confluent_kafka.Producer:
 
 def until(consumer: Any, condition: Callable[[], Any]) -> list[Any]:
     """Poll until something is the case; return the messages that came."""
-    found: list[Any] = []
+    messages: list[Any] = []
 
     def happened() -> Any:
         message = consumer.poll(0.05)
         if message is not None:
-            found.append(message)
+            messages.append(message)
         return condition()
 
     eventually(happened)
-    return found
+    return messages
 
 
 def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

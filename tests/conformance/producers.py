@@ -113,8 +113,8 @@ class ProducerMaker(Maker):
 
     def offset(self, message: Any) -> int | None:
         """Return a report's offset in Kafka; a topic with a schema reports positions."""
-        found: int | None = message.offset()
-        return found if found is None or not self.of.encoding else position.unpack(found).offset
+        offset: int | None = message.offset()
+        return offset if offset is None or not self.of.encoding else position.unpack(offset).offset
 
     def messages(self, topic: str, *, partition: int = 0, **config: Any) -> Iterator[Any]:
         """Yield the messages of a partition for ever, as this kind's consumer has them."""

@@ -220,17 +220,17 @@ def test_nothing_is_assigned_at_first(make) -> None:
 def test_an_assignment_says_where_it_began(make) -> None:
     topic, consumer = make.topic(6), make()
     consumer.assign([make.place(topic, 4)])
-    [found] = consumer.assignment()
-    assert (found.topic, found.partition, found.offset) == (topic, 0, make.at(topic, 4))
+    [place] = consumer.assignment()
+    assert (place.topic, place.partition, place.offset) == (topic, 0, make.at(topic, 4))
     assert make.take(consumer) == [4]
-    assert [each.offset for each in consumer.assignment()] == [make.at(topic, 4)]
+    assert [partition.offset for partition in consumer.assignment()] == [make.at(topic, 4)]
 
 
 def test_an_assignment_without_an_offset_has_none(make) -> None:
     topic, consumer = make.topic(1), make()
     consumer.assign([make.place(topic)])
-    [found] = consumer.assignment()
-    assert found.offset < 0
+    [place] = consumer.assignment()
+    assert place.offset < 0
 
 
 def test_an_assignment_replaces_the_one_before(make) -> None:
@@ -241,7 +241,7 @@ def test_an_assignment_replaces_the_one_before(make) -> None:
     assert make.take(consumer, 2) == [0, 1]
     consumer.assign([make.place(other, 1)])
     assert make.take(consumer) == [1]
-    assert [each.topic for each in consumer.assignment()] == [other]
+    assert [partition.topic for partition in consumer.assignment()] == [other]
     assert make.nothing(consumer)
 
 
@@ -278,7 +278,7 @@ def test_partitions_are_added_one_by_one(make) -> None:
     assert make.take(consumer, 2) == [1, 2]
     consumer.incremental_assign([make.place(second, 2)])
     assert sorted(make.take(consumer, 3)) == [2, 3, 3]
-    assert {each.topic for each in consumer.assignment()} == {first, second}
+    assert {partition.topic for partition in consumer.assignment()} == {first, second}
 
 
 def test_a_partition_is_added_once(make) -> None:
@@ -298,7 +298,7 @@ def test_partitions_are_taken_away_one_by_one(make) -> None:
     consumer.seek(make.place(second, 2))
     consumer.incremental_unassign([make.place(first)])
     assert make.take(consumer, 2) == [2, 3]
-    assert [each.topic for each in consumer.assignment()] == [second]
+    assert [partition.topic for partition in consumer.assignment()] == [second]
 
 
 def test_what_is_not_assigned_cannot_be_taken_away(make) -> None:
@@ -317,7 +317,7 @@ def test_leaving_a_subscription_keeps_what_was_assigned_by_hand(make) -> None:
     assert make.take(consumer, 2) == [0, 1]
     consumer.unsubscribe()
     assert make.take(consumer, 2) == [2, 3]
-    assert [each.topic for each in consumer.assignment()] == [topic]
+    assert [partition.topic for partition in consumer.assignment()] == [topic]
 
 
 # --- the cluster ----------------------------------------------------------------------------------
@@ -461,4 +461,4 @@ def test_a_stock_message_is_made_and_committed_as_it_is(make) -> None:
         with pytest.raises(TypeError, match=r"^expected a message of this consumer, not "):
             consumer.commit(stock)
     else:
-        assert [each.offset for each in consumer.commit(stock, asynchronous=False)] == [2]
+        assert [partition.offset for partition in consumer.commit(stock, asynchronous=False)] == [2]

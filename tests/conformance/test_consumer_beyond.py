@@ -57,11 +57,11 @@ def test_other_tools_see_whole_messages(make) -> None:
     messages = consumer.consume(10, 20)
     consumer.commit(messages[0], asynchronous=False)
     stock = confluent_kafka.Consumer({"bootstrap.servers": make.servers, "group.id": make.name})
-    [found] = stock.committed([TopicPartition(topic, 0)], 20)
+    [committed] = stock.committed([TopicPartition(topic, 0)], 20)
     stock.close()
     rows = make.of.shape[0]
-    assert found.offset == (0 if rows else 1)
-    assert (found.metadata or "").startswith(f"1:{rows - 1}:c-" if rows else "")
+    assert committed.offset == (0 if rows else 1)
+    assert (committed.metadata or "").startswith(f"1:{rows - 1}:c-" if rows else "")
 
 
 def test_a_users_metadata_yields_to_the_row(make) -> None:
@@ -71,18 +71,18 @@ def test_a_users_metadata_yields_to_the_row(make) -> None:
         place = make.place(topic, index, metadata="mine")
         consumer.commit(offsets=[place], asynchronous=False)
         assert make.committed(topic) == index
-        [found] = consumer.committed([TopicPartition(topic, 0)], 20)
-        assert (found.metadata == "mine") is (message.row() == 0)
+        [committed] = consumer.committed([TopicPartition(topic, 0)], 20)
+        assert (committed.metadata == "mine") is (message.row() == 0)
 
 
 def test_metadata_left_over_from_another_row_skips_nothing(make) -> None:
     topic, consumer = begun(make)
     messages = consumer.consume(10, 20)
     consumer.commit(messages[4], asynchronous=False)
-    [found] = consumer.committed([TopicPartition(topic, 0)], 20)
+    [place] = consumer.committed([TopicPartition(topic, 0)], 20)
     for index in (0, 1, 2, 3, 4):
-        found.offset = make.at(topic, index)
-        consumer.commit(offsets=[found], asynchronous=False)
+        place.offset = make.at(topic, index)
+        consumer.commit(offsets=[place], asynchronous=False)
         assert make.committed(topic) == index
 
 
@@ -115,7 +115,7 @@ def test_the_lags_of_all_partitions_take_two_requests(make, monkeypatch) -> None
     monkeypatch.setattr(confluent, "StockConsumer", Asking)
     topic, consumer = make.topic(partitions=20), make()
     consumer.assign([TopicPartition(topic, index, 0) for index in range(20)])
-    assert [each.messages for each in consumer.lag(timeout=20)] == [0] * 20
+    assert [lag.messages for lag in consumer.lag(timeout=20)] == [0] * 20
     assert asked == [20, 20]
 
 
@@ -175,8 +175,8 @@ def test_what_a_callback_raises_waits_for_no_record_but_what_is_there(make) -> N
         raise LookupError
 
     _, consumer = begun(make, 4, statistics__interval__ms=5, stats_cb=fail)
-    found: list[int] = []
-    while len(found) < 4:
+    numbers: list[int] = []
+    while len(numbers) < 4:
         with suppress(LookupError):
-            found += make.numbers(consumer.consume(9))  # for ever: there never are so many
-    assert found == [0, 1, 2, 3]
+            numbers += make.numbers(consumer.consume(9))  # for ever: there never are so many
+    assert numbers == [0, 1, 2, 3]

@@ -42,8 +42,8 @@ def resumed(make: Any, topic: str, count: int = 1, **config: Any) -> list[int]:
     """The next records of the group, for a consumer that begins where it left off."""
     consumer = make(**config)
     consumer.assign([make.place(topic)])
-    found: list[int] = make.take(consumer, count)
-    return found
+    numbers: list[int] = make.take(consumer, count)
+    return numbers
 
 
 # --- synchronously --------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def test_a_commit_of_what_was_committed_needs_no_reading(make) -> None:
     topic, consumer = begun(make)
     make.take(consumer, 2)
     consumer.commit(asynchronous=False)
-    found = make().committed([make.place(topic)], 20)
-    make(group__id=f"{make.name}-other").commit(offsets=found, asynchronous=False)
+    offsets = make().committed([make.place(topic)], 20)
+    make(group__id=f"{make.name}-other").commit(offsets=offsets, asynchronous=False)
     assert make.committed(topic, group=f"{make.name}-other") == 2
     assert resumed(make, topic, group__id=f"{make.name}-other") == [2]
 
@@ -110,7 +110,7 @@ def test_several_partitions_are_committed_at_once(make) -> None:
     make.take(consumer, 8)
     done = consumer.commit(asynchronous=False)
     assert sorted(make.indexes(done)) == [5, 5]
-    assert [make.committed(topic, partition=each) for each in (0, 1)] == [5, 5]
+    assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [5, 5]
 
 
 def test_partitions_without_anything_stored_are_listed_without_an_offset(make) -> None:
@@ -119,7 +119,7 @@ def test_partitions_without_anything_stored_are_listed_without_an_offset(make) -
     consumer.assign([make.place(topic, 0, 0), make.place(topic, -2, 1)])
     make.take(consumer, 2)
     done = consumer.commit(asynchronous=False)
-    assert sorted((each.partition, each.offset) for each in done) == [
+    assert sorted((place.partition, place.offset) for place in done) == [
         (0, make.at(topic, 2)),
         (1, -1001),
     ]
@@ -145,7 +145,7 @@ def test_partitions_without_an_offset_do_not_stop_the_others(make) -> None:
     topic, other, consumer = make.topic(4), make.topic(4), make()
     wanted = [make.place(topic), make.place(other, 4)]
     done = consumer.commit(offsets=wanted, asynchronous=False)
-    assert [each.offset for each in done] == [-1001, make.at(other, 4)]
+    assert [place.offset for place in done] == [-1001, make.at(other, 4)]
     assert (make.committed(topic), make.committed(other)) == (-1001, 4)
 
 
@@ -229,9 +229,9 @@ def test_a_group_that_goes_back_is_not_committed_back(make) -> None:
 
 def test_nothing_is_committed_at_first(make) -> None:
     topic = make.topic(2)
-    [found] = make().committed([make.place(topic)], 20)
-    assert (found.topic, found.partition, found.offset) == (topic, 0, -1001)
-    assert found.metadata is None
+    [committed] = make().committed([make.place(topic)], 20)
+    assert (committed.topic, committed.partition, committed.offset) == (topic, 0, -1001)
+    assert committed.metadata is None
 
 
 def test_what_is_committed_is_told_of_each_partition(make) -> None:
@@ -240,8 +240,10 @@ def test_what_is_committed_is_told_of_each_partition(make) -> None:
         make.fill(topic, 4, partition=partition)
     wanted = [make.place(topic, 4, 0), make.place(topic, 0, 2)]
     consumer.commit(offsets=wanted, asynchronous=False)
-    found = consumer.committed([make.place(topic, -1001, each) for each in (2, 1, 0)], 20)
-    assert make.indexes(found) == [0, -1001, 4]
+    places = consumer.committed(
+        [make.place(topic, -1001, partition) for partition in (2, 1, 0)], 20
+    )
+    assert make.indexes(places) == [0, -1001, 4]
 
 
 @pytest.mark.parametrize("metadata", ["mine: ünïcode", "", None])
@@ -249,8 +251,8 @@ def test_a_users_metadata_is_kept(make, metadata: str | None) -> None:
     topic, consumer = make.topic(4), make()
     place = make.place(topic, 4, metadata=metadata)
     [done] = consumer.commit(offsets=[place], asynchronous=False)
-    [found] = consumer.committed([make.place(topic)], 20)
-    assert (make.index(topic, found.offset), found.metadata) == (4, metadata)
+    [committed] = consumer.committed([make.place(topic)], 20)
+    assert (make.index(topic, committed.offset), committed.metadata) == (4, metadata)
     assert (done.error, done.metadata) == (None, metadata)
 
 

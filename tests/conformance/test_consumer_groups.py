@@ -33,7 +33,7 @@ PROTOCOLS = {
 # Positions do not depend on the protocol, nor rebalances on what a message holds.
 EACH_PROTOCOL = pytest.mark.parametrize(
     ("make", "protocol"),
-    [(kind, each) for kind in ON_KAFKA for each in PROTOCOLS if kind != "ours, plain"]
+    [(kind, protocol) for kind in ON_KAFKA for protocol in PROTOCOLS if kind != "ours, plain"]
     + [("ours, plain", "range")],
     indirect=["make"],
 )
@@ -80,16 +80,16 @@ def joined(make: Any, topic: str, count: int, **config: Any) -> tuple[Any, Event
 
 def together(*consumers: Any, until_: Callable[[list[Any]], Any]) -> list[Any]:
     """Poll all members in turns until something is the case of what came; return that."""
-    found: list[Any] = []
+    messages: list[Any] = []
 
     def happened() -> Any:
-        found.extend(
+        messages.extend(
             message for consumer in consumers if (message := consumer.poll(0.02)) is not None
         )
-        return until_(found)
+        return until_(messages)
 
     eventually(happened)
-    return found
+    return messages
 
 
 # --- subscriptions --------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def together(*consumers: Any, until_: Callable[[list[Any]], Any]) -> list[Any]:
 def test_a_member_gets_all_records(make, protocol: str) -> None:
     topic = topic_of(make)
     consumer, events = joined(make, topic, 6, **PROTOCOLS[protocol])
-    assert [each.partition for each in consumer.assignment()] == [0]
+    assert [place.partition for place in consumer.assignment()] == [0]
     assert events.log == [("on_assign", [0])]
     assert events.consumers == [consumer]
     assert consumer.memberid()
@@ -130,8 +130,8 @@ def test_topics_may_be_a_pattern(make) -> None:
     first, second = topic_of(make, 2), topic_of(make, 2)
     consumer = make()
     consumer.subscribe([f"^{make.name}-.*"])
-    found = consumer.consume(4, 20)
-    assert {each.topic() for each in found} == {first, second}
+    messages = consumer.consume(4, 20)
+    assert {message.topic() for message in messages} == {first, second}
 
 
 def test_an_unknown_topic_is_an_event(make) -> None:
@@ -147,7 +147,7 @@ def test_a_subscription_replaces_the_one_before(make) -> None:
     consumer, events = joined(make, first, 2)
     consumer.subscribe([second], **events.callbacks())
     assert make.take(consumer, 3) == [0, 1, 2]
-    assert {each.topic for each in consumer.assignment()} == {second}
+    assert {place.topic for place in consumer.assignment()} == {second}
     assert events.log == [("on_assign", [0]), ("on_revoke", [0]), ("on_assign", [0])]
 
 
@@ -243,15 +243,15 @@ def test_a_record_comes_to_one_member_only(make, protocol: str) -> None:
     taken += together(
         one,
         other,
-        until_=lambda found: (
-            len(found) >= 3 and len(one.assignment()) == len(other.assignment()) == 1
+        until_=lambda messages: (
+            len(messages) >= 3 and len(one.assignment()) == len(other.assignment()) == 1
         ),
     )
     for partition in (0, 1):
         make.fill(topic, 2, partition=partition)
     one.close()
-    taken += together(other, until_=lambda found: len(found) >= 4)
-    places = [each.partition() for each in taken]
+    taken += together(other, until_=lambda messages: len(messages) >= 4)
+    places = [message.partition() for message in taken]
     assert sorted(zip(places, make.numbers(taken), strict=True)) == [
         (partition, number) for partition in (0, 1) for number in range(6)
     ]
@@ -319,9 +319,9 @@ def test_what_was_taken_is_committed_by_closing_while_an_assignment_waits(make) 
     make.take(one, 6)
     other.subscribe([topic])
     together(one, other, until_=lambda _: len(one.assignment()) == len(other.assignment()) == 1)
-    [mine] = [each.partition for each in one.assignment()]
+    [mine] = [place.partition for place in one.assignment()]
     make.fill(topic, 4, partition=mine)
-    together(one, other, until_=lambda found: len(found) == 4)
+    together(one, other, until_=lambda messages: len(messages) == 4)
     other.close()
     eventually(lambda: partitions_of_the_only_member(make) == 2)  # it has not polled
     one.close()
@@ -351,7 +351,7 @@ def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
     topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.close()
     if make.of.unwraps or protocol != "range":
-        assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
+        assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [3, 3]
 
 
 @EACH_PROTOCOL
@@ -362,7 +362,7 @@ def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
     topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.unsubscribe()
     until(one, lambda: one.assignment() == [])
-    assert [make.committed(topic, partition=each) for each in (0, 1)] == [3, 3]
+    assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [3, 3]
 
 
 @EACH_PROTOCOL
@@ -397,7 +397,7 @@ def test_what_on_revoke_gives_back_itself_is_committed(make, protocol: str) -> N
     make.take(one, 6)
     other.subscribe([topic])
     together(one, other, until_=lambda _: len(one.assignment()) == len(other.assignment()) == 1)
-    [given] = [each.partition for each in other.assignment()]
+    [given] = [place.partition for place in other.assignment()]
     assert make.committed(topic, partition=given) == 3
     one.close()
     assert make.committed(topic, partition=1 - given) == 3
@@ -425,11 +425,11 @@ def test_new_partitions_are_assigned_too(make) -> None:
     consumer, events = joined(make, topic, 3, **config, **SOON)
     admin = AdminClient({"bootstrap.servers": make.servers})
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(20)
-    found = until(consumer, lambda: len(consumer.assignment()) == 2)
+    messages = until(consumer, lambda: len(consumer.assignment()) == 2)
     make.fill(topic, 2, partition=1)
-    found += together(consumer, until_=lambda more: len(found + more) >= 5)
-    places = [each.partition() for each in found]
-    numbers = sorted(zip(places, make.numbers(found), strict=True))
+    messages += together(consumer, until_=lambda more: len(messages + more) >= 5)
+    places = [message.partition() for message in messages]
+    numbers = sorted(zip(places, make.numbers(messages), strict=True))
     assert numbers == [(0, 3), (0, 4), (0, 5), (1, 0), (1, 1)]
     assert events.log[-1] == ("on_assign", [0, 1])
 
@@ -442,12 +442,12 @@ def test_a_static_member_comes_back_without_a_rebalance(make) -> None:
     other = make(**name)
     other.subscribe([topic])
     together(one, other, until_=lambda _: len(one.assignment()) == len(other.assignment()) == 1)
-    before, seen = [each.partition for each in other.assignment()], len(events.log)
+    before, seen = [place.partition for place in other.assignment()], len(events.log)
     other.close()
     again = make(**name)
     again.subscribe([topic])
     together(one, again, until_=lambda _: again.assignment())
-    assert [each.partition for each in again.assignment()] == before
+    assert [place.partition for place in again.assignment()] == before
     assert len(events.log) == seen
 
 
@@ -462,11 +462,13 @@ def test_partitions_that_are_lost_are_told_and_not_committed(make, capfd, name: 
     make.take(consumer, 4)
     eventually(lambda: "MAXPOLL" in capfd.readouterr().err)
     assert make.committed(topic) == -1001
-    found = until(consumer, lambda: (name, [0]) in events.log)
+    messages = until(consumer, lambda: (name, [0]) in events.log)
     assert make.committed(topic) == -1001
-    found += until(consumer, lambda: len(events.log) == 3)
-    found += together(consumer, until_=lambda more: {*range(6)} <= {*make.numbers(found + more)})
-    assert make.numbers(found) == ["_MAX_POLL_EXCEEDED", *range(6)]
+    messages += until(consumer, lambda: len(events.log) == 3)
+    messages += together(
+        consumer, until_=lambda more: {*range(6)} <= {*make.numbers(messages + more)}
+    )
+    assert make.numbers(messages) == ["_MAX_POLL_EXCEEDED", *range(6)]
 
 
 # --- times ----------------------------------------------------------------------------------------
@@ -485,24 +487,24 @@ def test_a_time_is_its_first_record(make) -> None:
     topic, consumer = timed(make), make()
     between = [(0, 0), (HERE + 45, 5), (HERE + 69, 7)]
     for time, index in [*between, *((time, n) for n, time in enumerate(TIMES))]:
-        [found] = consumer.offsets_for_times([TopicPartition(topic, 0, time)], 20)
-        assert (found.topic, found.partition) == (topic, 0)
-        assert found.offset == make.at(topic, index), time
+        [place] = consumer.offsets_for_times([TopicPartition(topic, 0, time)], 20)
+        assert (place.topic, place.partition) == (topic, 0)
+        assert place.offset == make.at(topic, index), time
 
 
 def test_a_time_after_all_records_is_none(make) -> None:
     topic = timed(make)
-    [found] = make().offsets_for_times([TopicPartition(topic, 0, HERE + 71)], 20)
-    assert found.offset == -1
+    [place] = make().offsets_for_times([TopicPartition(topic, 0, HERE + 71)], 20)
+    assert place.offset == -1
 
 
 def test_looking_a_time_up_leaves_the_consumers_place(make) -> None:
     topic, consumer = timed(make), make()
     consumer.assign([make.place(topic, 0)])
     assert make.take(consumer, 2) == [0, 1]
-    [found] = consumer.offsets_for_times([TopicPartition(topic, 0, HERE + 60)], 20)
+    [place] = consumer.offsets_for_times([TopicPartition(topic, 0, HERE + 60)], 20)
     assert make.take(consumer, 2) == [2, 3]
-    consumer.seek(found)
+    consumer.seek(place)
     assert make.take(consumer, 2) == [6, 7]
 
 
@@ -511,8 +513,8 @@ def test_times_are_looked_up_of_several_partitions_at_once(make) -> None:
     for partition in (0, 1):
         make.fill(topic, 8, partition=partition, times=TIMES)
     wanted = [TopicPartition(topic, index, HERE + 20 + index * 30) for index in range(3)]
-    found = make().offsets_for_times(wanted, 20)
-    assert [each.offset for each in found] == [make.at(topic, 2), make.at(topic, 5, 1), -1]
+    places = make().offsets_for_times(wanted, 20)
+    assert [place.offset for place in places] == [make.at(topic, 2), make.at(topic, 5, 1), -1]
 
 
 def test_a_time_is_looked_up_among_what_is_committed(make) -> None:
@@ -528,12 +530,12 @@ def test_a_time_is_looked_up_among_what_is_committed(make) -> None:
     make.fill(topic, 3, times=TIMES)
     consumer = make()
 
-    def found() -> list[TopicPartition]:
+    def offsets() -> list[TopicPartition]:
         """The end of the transaction is written a moment after it was aborted."""
         wanted = [TopicPartition(topic, 0, HERE)]
         return [offset for offset in consumer.offsets_for_times(wanted, 20) if offset.offset >= 0]
 
-    consumer.assign(eventually(found))
+    consumer.assign(eventually(offsets))
     assert make.take(consumer, 3) == [0, 1, 2]
 
 
@@ -598,8 +600,8 @@ def committed_end(servers: str, topic: str) -> int:
     """Return the end of a topic's only partition, as readers of committed records see it."""
     asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
     admin = AdminClient({"bootstrap.servers": servers})
-    [found] = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED).values()
-    return int(found.result(20).offset)
+    [future] = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED).values()
+    return int(future.result(20).offset)
 
 
 def test_a_transactions_records_come_when_it_is_committed(make) -> None:

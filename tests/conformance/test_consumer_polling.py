@@ -34,14 +34,14 @@ def test_records_come_in_order_each_once(make) -> None:
 
 def test_each_record_has_its_offset(make) -> None:
     topic, consumer = begun(make)
-    found = [consumer.poll(20).offset() for _ in range(10)]
-    assert found == [make.at(topic, n) for n in range(10)]
+    offsets = [consumer.poll(20).offset() for _ in range(10)]
+    assert offsets == [make.at(topic, n) for n in range(10)]
 
 
 def test_offsets_grow(make) -> None:
     _, consumer = begun(make)
-    found = [message.offset() for message in consumer.consume(10, 20)]
-    assert found == sorted(set(found))
+    offsets = [message.offset() for message in consumer.consume(10, 20)]
+    assert offsets == sorted(set(offsets))
 
 
 def test_a_record_has_all_its_parts(make) -> None:
@@ -109,9 +109,9 @@ def test_each_partition_has_its_own_order(make) -> None:
     for partition in (0, 1):
         make.fill(topic, 7, partition=partition)
     consumer.assign([make.place(topic, 0, 0), make.place(topic, 3, 1)])
-    found = consumer.consume(11, 20)
+    messages = consumer.consume(11, 20)
     for partition, first in ((0, 0), (1, 3)):
-        of_it = [each for each in found if each.partition() == partition]
+        of_it = [message for message in messages if message.partition() == partition]
         assert make.numbers(of_it) == list(range(first, 7))
 
 
@@ -276,8 +276,11 @@ def test_other_partitions_go_on(make) -> None:
     make.take(consumer, 1)
     consumer.pause([make.place(topic, partition=0)])
     consumer.incremental_assign([make.place(topic, 0, 1)])
-    found = consumer.consume(5, 20)
-    assert ({each.partition() for each in found}, make.numbers(found)) == ({1}, [0, 1, 2, 3, 4])
+    messages = consumer.consume(5, 20)
+    assert ({message.partition() for message in messages}, make.numbers(messages)) == (
+        {1},
+        [0, 1, 2, 3, 4],
+    )
     consumer.resume([make.place(topic, partition=0)])
     assert make.take(consumer, 4) == [1, 2, 3, 4]
 
@@ -287,17 +290,17 @@ def test_other_partitions_go_on(make) -> None:
 
 def test_there_is_no_position_before_the_first_record(make) -> None:
     topic, consumer = begun(make, 8, 2)
-    [found] = consumer.position([make.place(topic)])
-    assert (found.topic, found.partition, found.offset, found.error) == (topic, 0, -1001, None)
+    [place] = consumer.position([make.place(topic)])
+    assert (place.topic, place.partition, place.offset, place.error) == (topic, 0, -1001, None)
 
 
 @each_count("count")
 def test_the_position_is_after_the_last_record(make, count: int) -> None:
     topic, consumer = begun(make, 8)
     last = consumer.consume(count, 20)[-1]
-    [found] = consumer.position([make.place(topic)])
-    assert make.index(topic, found.offset) == count
-    assert found.offset == last.offset() + 1
+    [place] = consumer.position([make.place(topic)])
+    assert make.index(topic, place.offset) == count
+    assert place.offset == last.offset() + 1
 
 
 def test_there_is_no_position_after_a_seek(make) -> None:

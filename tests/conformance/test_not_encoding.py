@@ -259,11 +259,11 @@ def test_a_method_passes_its_arguments_on_and_returns_the_result(recorded: Recor
     for name, method in recorded.methods.items():
         for given in method.calls:
             recorded.calls.clear()
-            found = getattr(recorded.client, name)(*given.args, **given.kwargs)
+            result = getattr(recorded.client, name)(*given.args, **given.kwargs)
             [(called, passed)] = recorded.calls
             assert called == name
             assert method.arguments(passed) == method.arguments(given), (name, given, passed)
-            assert found is (recorded.answer if method.returns else None), name
+            assert result is (recorded.answer if method.returns else None), name
 
 
 def test_what_a_method_raises_is_raised(recorded: Recorded) -> None:
@@ -372,9 +372,9 @@ def test_messages_go_through_and_are_committed(embedded: EmbeddedKafka) -> None:
         group = {"group.id": f"{topic}-{n}", "auto.offset.reset": "earliest"}
         with columnar_kafka.Consumer({**servers, **group, **own}) as consumer:
             consumer.assign([TopicPartition(topic, 0, 0)])
-            found = consumer.consume(3, 20)
-            assert [(type(m), m.value(), m.offset()) for m in found] == [
+            messages = consumer.consume(3, 20)
+            assert [(type(m), m.value(), m.offset()) for m in messages] == [
                 (Message, b"%d" % n, n) for n in range(3)
             ]
-            [done] = consumer.commit(found[1], asynchronous=False)
+            [done] = consumer.commit(messages[1], asynchronous=False)
             assert done.offset == 2

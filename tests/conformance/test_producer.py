@@ -490,12 +490,12 @@ def test_reports_outlive_the_producer(make_producer) -> None:
 def test_list_topics_returns_metadata(make_producer, arguments: Any, keywords: Any) -> None:
     producer = make_producer()
     producer.list_topics("t", 10)  # creates it
-    found = producer.list_topics(*arguments, **keywords)
-    assert isinstance(found, ClusterMetadata)
-    assert isinstance(found.topics["t"], TopicMetadata)
-    assert sorted(found.topics["t"].partitions) == [0, 1, 2, 3]
+    metadata = producer.list_topics(*arguments, **keywords)
+    assert isinstance(metadata, ClusterMetadata)
+    assert isinstance(metadata.topics["t"], TopicMetadata)
+    assert sorted(metadata.topics["t"].partitions) == [0, 1, 2, 3]
     if "t" in (*arguments, *keywords.values()):
-        assert list(found.topics) == ["t"]
+        assert list(metadata.topics) == ["t"]
 
 
 def test_list_topics_without_a_broker_times_out(make_producer) -> None:

@@ -161,7 +161,7 @@ def test_a_value_may_be_left_out(make_producer) -> None:
 @pytest.mark.parametrize(
     "value",
     [5, 1.5, True, [], (), object(), bytearray(b"x"), memoryview(b"x")],
-    ids=lambda each: type(each).__name__,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_value_of_another_type_is_a_type_error(make_producer, value: Any) -> None:
     producer = make_producer()
@@ -385,7 +385,7 @@ def test_headers_arrive(make_producer, headers: Any, stored: Any) -> None:
         ({"a": 5}, HEADER_VALUE.format("int")),
         ([("a", bytearray(b"b"))], HEADER_VALUE.format("bytearray")),
     ],
-    ids=lambda each: "".join(repr(each).split(" at ")[:1])[:30],
+    ids=lambda argument: "".join(repr(argument).split(" at ")[:1])[:30],
 )
 def test_bad_headers_are_a_type_error(make_producer, headers: Any, message: str) -> None:
     producer = make_producer()

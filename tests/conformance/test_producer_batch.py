@@ -132,8 +132,8 @@ def test_a_callback_may_be_false(make_producer) -> None:
     messages = [*batch(make_producer, b"1", callback=own), *batch(make_producer, b"2")]
     producer.produce_batch("t", messages, on_delivery=given)
     producer.flush(20)
-    found = [make_producer.read(message.value()) for _, message in (*own, *given)]
-    assert (len(own), found) == (1, [b"1", b"2"])
+    values = [make_producer.read(message.value()) for _, message in (*own, *given)]
+    assert (len(own), values) == (1, [b"1", b"2"])
 
 
 def marks(make: Any, config: dict[str, Any], given: set[str], own: set[str]) -> list[str]:

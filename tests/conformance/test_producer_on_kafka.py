@@ -314,8 +314,8 @@ def test_a_groups_offsets_go_with_the_transaction(make, kafka, end: str, offset:
         group = consumer.consumer_group_metadata()
         producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], group, 20)
         getattr(producer, f"{end}_transaction")(20)
-        [found] = consumer.committed([TopicPartition(topic, 0)], 20)
-    assert found.offset == offset
+        [place] = consumer.committed([TopicPartition(topic, 0)], 20)
+    assert place.offset == offset
 
 
 def test_each_transactions_messages_are_read_in_order(make, kafka) -> None:

@@ -24,8 +24,8 @@ def reported(make: Any, value: Any = b"v", **given: Any) -> tuple[Any, Any]:
     producer = make(**config)
     producer.produce("t", make.value(value), on_delivery=lambda e, m: seen.append((e, m)), **given)
     assert producer.flush(20) == 0
-    [found] = seen
-    return found
+    [report] = seen
+    return report
 
 
 def purged(make: Any, **given: Any) -> tuple[Any, Any]:
@@ -35,8 +35,8 @@ def purged(make: Any, **given: Any) -> tuple[Any, Any]:
     producer.produce("t", make.value(b"v"), on_delivery=lambda e, m: seen.append((e, m)), **given)
     producer.purge()
     eventually(lambda: producer.poll(0.1))
-    [found] = seen
-    return found
+    [report] = seen
+    return report
 
 
 # --- which callback -----------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_a_report_has_its_offset(make_producer) -> None:
     for _ in range(3):
         producer.produce(topic, make_producer.value(b"x"), on_delivery=lambda _, m: seen.append(m))
         producer.flush(20)
-    assert [make_producer.offset(each) for each in seen] == [0, 1, 2]
+    assert [make_producer.offset(message) for message in seen] == [0, 1, 2]
 
 
 def test_a_reports_offset_is_where_the_message_is(make_producer) -> None:
@@ -369,15 +369,15 @@ def test_a_report_is_true_when_it_has_a_value(make_producer, value: Any, true: b
 
 def test_a_report_can_be_pickled(make_producer) -> None:
     _, message = reported(make_producer, key=b"k", partition=1)
-    found = pickle.loads(pickle.dumps(message))
-    assert [found.topic(), found.partition(), found.offset(), found.key(), found.value()] == [
+    copy = pickle.loads(pickle.dumps(message))
+    assert [copy.topic(), copy.partition(), copy.offset(), copy.key(), copy.value()] == [
         message.topic(),
         message.partition(),
         message.offset(),
         message.key(),
         message.value(),
     ]
-    assert (found.timestamp(), found.error()) == (message.timestamp(), None)
+    assert (copy.timestamp(), copy.error()) == (message.timestamp(), None)
 
 
 @pytest.mark.parametrize("name", ["topic", "key", "value", "headers", "error"])

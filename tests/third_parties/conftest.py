@@ -19,7 +19,7 @@ def servers() -> str:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses. The broker creates the topic."""
-    test = "".join(each if each.isalnum() else "-" for each in request.node.name)
+    test = "".join(character if character.isalnum() else "-" for character in request.node.name)
     return f"{os.getpid()}-{next(_numbers)}-{test}"
 
 

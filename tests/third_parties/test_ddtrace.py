@@ -53,12 +53,12 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
 
 def summary(spans: list[Any], records: traffic.Records, topic: str) -> dict[str, Any]:
     mine = [span for span in spans if span.get_tag("kafka.topic") == topic]
-    sent = [each for each in mine if each.name == "kafka.produce"]
-    place = {each.span_id: at for at, each in enumerate(sent)}
+    sent = [span for span in mine if span.name == "kafka.produce"]
+    place = {span.span_id: at for at, span in enumerate(sent)}
     tags = Counter(
-        f"{each.name} {name}={json.dumps(value)}".replace(topic, "TOPIC")
-        for each in mine
-        for name, value in each.get_tags().items()
+        f"{span.name} {name}={json.dumps(value)}".replace(topic, "TOPIC")
+        for span in mine
+        for name, value in span.get_tags().items()
         if name not in {"_dd.p.tid", "kafka.cluster_id", "runtime-id"}
     )
     return {
@@ -68,7 +68,7 @@ def summary(spans: list[Any], records: traffic.Records, topic: str) -> dict[str,
             [number, place.get(int(headers.get("x-datadog-parent-id", 0)))]
             for number, headers in records
         ],
-        "parents": [place.get(each.parent_id) for each in mine if each.name == "kafka.consume"],
+        "parents": [place.get(span.parent_id) for span in mine if span.name == "kafka.consume"],
         "tags": tags,
     }
 

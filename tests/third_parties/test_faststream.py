@@ -24,7 +24,7 @@ async def _served(variant: str, topic: str, servers: str) -> dict[str, Any]:
     async def decode(message: KafkaMessage, original: Any) -> Any:
         """Leave records as they are, decoded already; a batch's body is a list."""
         bodies = message.body if isinstance(message.body, list) else [message.body]
-        is_decoded = all(isinstance(each, dict) for each in bodies)
+        is_decoded = all(isinstance(body, dict) for body in bodies)
         return message.body if is_decoded else await original(message)
 
     broker = KafkaBroker(servers, decoder=decode)
@@ -42,7 +42,7 @@ async def _served(variant: str, topic: str, servers: str) -> dict[str, Any]:
         f"{topic}-out", group_id=f"{topic}-out", auto_offset_reset="earliest", batch=True
     )
     async def collect(bodies: list[dict[str, int]]) -> None:
-        answers.extend(each["n"] for each in bodies)
+        answers.extend(body["n"] for body in bodies)
         if len(answers) >= traffic.COUNT:
             done.set()
 
@@ -55,7 +55,7 @@ async def _served(variant: str, topic: str, servers: str) -> dict[str, Any]:
         async with asyncio.timeout(60):
             await done.wait()
     return {
-        "sent": [[each.topic() == topic, each.error()] for each in sent],
+        "sent": [[message.topic() == topic, message.error()] for message in sent],
         "received": received,
         "answers": sorted(answers),
     }

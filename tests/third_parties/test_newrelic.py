@@ -61,7 +61,7 @@ def summary(transactions: list[Any], records: traffic.Records, topic: str) -> di
         for node in transaction.root.children
     ]
     sent = [node for _, node in nodes if isinstance(node, MessageNode)]
-    place = {each.guid: at for at, each in enumerate(sent)}
+    place = {node.guid: at for at, node in enumerate(sent)}
     traced = [
         [number, place.get(headers.get("traceparent", "--").split("-")[2])]
         for number, headers in records
@@ -124,5 +124,5 @@ def without_headers(kind: str, topic: str, servers: str) -> list[int]:
 @pytest.mark.parametrize("kind", ["Producer", "SerializingProducer"])
 def test_records_of_segments_without_headers_are_sent(kind: str, topic: str, servers: str) -> None:
     """New Relic's class is among the bases of confluent-kafka's SerializingProducer."""
-    found = child.run(without_headers, kind, topic, servers, **ENVIRONMENT)
-    assert found == list(range(traffic.COUNT))
+    numbers = child.run(without_headers, kind, topic, servers, **ENVIRONMENT)
+    assert numbers == list(range(traffic.COUNT))

@@ -50,7 +50,7 @@ def observe(order: str, variant: str, topic: str, servers: str) -> dict[str, Any
 
 def summary(spans: Any, records: traffic.Records, topic: str) -> dict[str, Any]:
     sent = sorted((span for span in spans if span.name == f"{topic} send"), key=start)
-    place = {f"{each.context.span_id:016x}": at for at, each in enumerate(sent)}
+    place = {f"{span.context.span_id:016x}": at for at, span in enumerate(sent)}
     processed = sorted((span for span in spans if span.name == f"{topic} process"), key=start)
     return {
         "spans": Counter(span.name.replace(topic, "TOPIC") for span in spans),
@@ -66,7 +66,7 @@ def summary(spans: Any, records: traffic.Records, topic: str) -> dict[str, Any]:
             for number, headers in records
         ],
         "links": [
-            [place.get(f"{link.context.span_id:016x}") for link in each.links] for each in processed
+            [place.get(f"{link.context.span_id:016x}") for link in span.links] for span in processed
         ],
         "attributes": sorted(
             {
@@ -105,8 +105,8 @@ def test_records_and_spans_are_those_of_stock(
 def test_our_classes_put_in_the_place_of_stocks_are_traced_as_stock(
     stock: dict[str, Any], topic: str, servers: str
 ) -> None:
-    found = child.run(observe, IN_PLACE, "rows", topic, servers)
-    assert found == {kind: stock[kind] for kind in IN_PLACE_KINDS}
+    observed = child.run(observe, IN_PLACE, "rows", topic, servers)
+    assert observed == {kind: stock[kind] for kind in IN_PLACE_KINDS}
 
 
 def exchange_by_proxy(topic: str, servers: str) -> traffic.Records:
@@ -131,6 +131,6 @@ def exchange_by_proxy(topic: str, servers: str) -> traffic.Records:
 def test_a_producer_instrumented_by_hand_adds_a_header_to_each_record(
     topic: str, servers: str
 ) -> None:
-    found = child.run(exchange_by_proxy, topic, servers)
-    assert [number for number, _ in found] == list(range(traffic.COUNT))
-    assert len({headers["traceparent"] for _, headers in found}) == traffic.COUNT
+    records = child.run(exchange_by_proxy, topic, servers)
+    assert [number for number, _ in records] == list(range(traffic.COUNT))
+    assert len({headers["traceparent"] for _, headers in records}) == traffic.COUNT

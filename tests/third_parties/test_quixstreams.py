@@ -38,11 +38,11 @@ def totals(guarantee: str, variant: str, topic: str, servers: str) -> dict[str, 
     shutil.rmtree(directory)
     sums = all_of(confluent_kafka.Consumer, f"{topic}-out", servers)
     topics = producer.list_topics().topics
-    changelog = [each for each in topics if topic in each and "changelog" in each]
+    changelog = [name for name in topics if topic in name and "changelog" in name]
     states = all_of(stock, changelog[0], servers)
     return {
         "seen": sorted(seen),
-        "totals": sorted([each.key().decode(), value_of(each)["n"]] for each in sums),
+        "totals": sorted([message.key().decode(), value_of(message)["n"]] for message in sums),
         "changelogs": len(changelog),
         # Only the last state of a key: how many are saved depends on timing.
         "state": {state.key().hex(): json.loads(state.value()) for state in states},

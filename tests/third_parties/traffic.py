@@ -39,7 +39,7 @@ def number(message: Any) -> int:
 
 
 def headers(message: Any) -> dict[str, str]:
-    return {name: each.decode() for name, each in message.headers() or ()}
+    return {name: data.decode() for name, data in message.headers() or ()}
 
 
 def put_ours_in_place(variant: str, schemas: dict[str, Any], *, decode: bool = True) -> None:

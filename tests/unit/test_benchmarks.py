@@ -52,9 +52,9 @@ def test_a_spread_of_nothing_is_an_error() -> None:
 
 def test_ratios_are_computed_within_one_round() -> None:
     """Medians of ratios: 2, 3 and 0.5, where the ratio of the medians would be 1."""
-    found = ratios([2.0, 30.0, 5.0], [1.0, 10.0, 10.0])
-    assert found == (2.0, 3.0, 0.5)
-    assert Claim("what", found).spread.median == 2.0
+    factors = ratios([2.0, 30.0, 5.0], [1.0, 10.0, 10.0])
+    assert factors == (2.0, 3.0, 0.5)
+    assert Claim("what", factors).spread.median == 2.0
 
 
 def test_ratios_need_as_many_rounds_of_both() -> None:
@@ -75,7 +75,7 @@ def test_ratios_need_as_many_rounds_of_both() -> None:
         (Claim("over a limit", (61.0,), at_most=60, unit="µs"), False, False),
         (Claim("under a range", (0.8,), at_least=0.9, at_most=1.1), False, False),
     ],
-    ids=lambda each: each.what if isinstance(each, Claim) else "",
+    ids=lambda argument: argument.what if isinstance(argument, Claim) else "",
 )
 def test_a_claim_is_met_or_missed_by_its_median(claim: Claim, is_met: bool, is_lost: bool) -> None:
     assert (claim.met, claim.lost) == (is_met, is_lost)
@@ -87,8 +87,8 @@ def test_what_is_furthest_from_its_target_comes_first() -> None:
         Claim("a third", (90.0,), at_most=30, unit="ms"),
         Claim("met", (8.0,), at_least=4),
     ]
-    ordered = sorted(claims, key=lambda each: each.margin)
-    assert [each.what for each in ordered] == ["a third", "half", "met"]
+    ordered = sorted(claims, key=lambda claim: claim.margin)
+    assert [claim.what for claim in ordered] == ["a third", "half", "met"]
 
 
 @pytest.mark.parametrize(
@@ -175,17 +175,17 @@ def test_a_sample_says_which_thread_was_where(line: str, sample: Sample | None) 
 def test_the_parts_of_a_segment_are_its_bytes() -> None:
     table, file = pa.table({"number": [1, 2, 3], "text": ["a", "b", "a"]}), io.BytesIO()
     pq.write_table(table, file, compression="none", write_page_checksum=True)
-    found = parts(file.getvalue())
+    sizes = parts(file.getvalue())
     metadata = pq.read_metadata(file)
     columns = [metadata.row_group(0).column(number) for number in range(2)]
-    assert sum(found.values()) == len(file.getvalue())
-    assert found["magic and length"] == 12
-    footer = [size for part, size in found.items() if part.startswith("footer: ")]
+    assert sum(sizes.values()) == len(file.getvalue())
+    assert sizes["magic and length"] == 12
+    footer = [size for part, size in sizes.items() if part.startswith("footer: ")]
     assert sum(footer) == metadata.serialized_size
-    assert found["pages"] + found["page headers"] == sum(
+    assert sizes["pages"] + sizes["page headers"] == sum(
         column.total_compressed_size for column in columns
     )
-    assert found["footer: column paths"] == len(b"\x18\6number") + len(b"\x18\4text")
+    assert sizes["footer: column paths"] == len(b"\x18\6number") + len(b"\x18\4text")
 
 
 def test_an_end_of_file_in_a_measured_process_is_told() -> None:
@@ -217,14 +217,14 @@ print(os.times().children_user > 0)
 @pytest.mark.parametrize(("name", "is_counted"), [("pyspark.daemon", True), ("other", False)])
 def test_the_cpu_of_workers_that_have_ended_is_not_lost(name: str, is_counted: bool) -> None:
     """Spark's daemon ignores the end of its workers, and so this one does."""
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", DAEMON, name],
         env={**os.environ, "PYTHONPATH": str(Path(worker_site.__file__).parent)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout == f"{is_counted}\n"
+    assert completed.stdout == f"{is_counted}\n"
 
 
 ROWS = pa.table({"id": [1, 2, 2], "name": ["a", None, "b"]})
@@ -255,7 +255,7 @@ def test_tables_whose_rows_are_there_more_or_less_often_differ() -> None:
 
 
 QUESTIONS = sorted(
-    each for each in Path(questions.__file__).parent.glob("*.py") if each.stem != "__init__"
+    path for path in Path(questions.__file__).parent.glob("*.py") if path.stem != "__init__"
 )
 
 
@@ -263,25 +263,27 @@ def test_every_question_is_asked() -> None:
     assert sorted(questions.NAMES) == [question.stem for question in QUESTIONS]
 
 
-@pytest.mark.parametrize("path", QUESTIONS, ids=lambda each: each.stem)
+@pytest.mark.parametrize("path", QUESTIONS, ids=lambda path: path.stem)
 def test_a_question_has_what_the_report_needs(path: Path) -> None:
     """It is not imported: that takes Spark."""
-    found: dict[str, object] = {}
-    for each in ast.parse(path.read_text()).body:
-        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-            found[each.targets[0].id] = getattr(each.value, "value", None)
-        elif isinstance(each, ast.FunctionDef) and each.name == "answer":
-            found["answer"] = [argument.arg for argument in each.args.args]
-    assert found["answer"] == ["bench"]
-    assert isinstance(found["IS_LONG"], bool)
+    defined: dict[str, object] = {}
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            defined[statement.targets[0].id] = getattr(statement.value, "value", None)
+        elif isinstance(statement, ast.FunctionDef) and statement.name == "answer":
+            defined["answer"] = [argument.arg for argument in statement.args.args]
+    assert defined["answer"] == ["bench"]
+    assert isinstance(defined["IS_LONG"], bool)
     for name in ("TITLE", "ABOUT"):
-        assert isinstance(found[name], str)
+        assert isinstance(defined[name], str)
 
 
 def test_a_measured_process_does_not_import_what_other_questions_need() -> None:
     code = "import sys, benchmarks.questions.small; print('pyspark' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert completed.stdout == "False\n"
 
 
 class _Environment:

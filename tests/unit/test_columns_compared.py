@@ -39,19 +39,19 @@ def column(name: str, values: list[Any]) -> pa.Table:
 def test_equal_columns_have_no_difference(name: str) -> None:
     values = SENT[name][1]
     chunks = [column(name, [value]) for value in values]
-    assert difference(column(name, values), pa.concat_tables(chunks), lambda each: each) is None
+    assert difference(column(name, values), pa.concat_tables(chunks), lambda array: array) is None
 
 
 @pytest.mark.parametrize("name", SENT)
 def test_a_difference_is_told(name: str) -> None:
     changed, told = CHANGED[name]
     expected = column(name, SENT[name][1])
-    assert difference(expected, column(name, changed), lambda each: each) == told
+    assert difference(expected, column(name, changed), lambda array: array) == told
 
 
 def test_types_names_and_the_number_of_rows_differ() -> None:
-    def of(found: pa.Table) -> str | None:
-        return difference(pa.table({"n": [1, 2]}), found, lambda each: each)
+    def of(table: pa.Table) -> str | None:
+        return difference(pa.table({"n": [1, 2]}), table, lambda array: array)
 
     assert of(pa.table({"n": pa.array([1, 2], pa.int32())})) == "n is int32, not int64"
     assert of(pa.table({"m": [1, 2]})) == "columns ['m']"

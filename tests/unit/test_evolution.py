@@ -123,22 +123,24 @@ def test_records_of_interleaved_versions_come_in_order_and_unchanged(
     """Old code finds its fields in new records; old records lack the fields that are new."""
     rows = interleave(kafka, growth)
     with consumer(kafka) as reader:
-        found = reader.consume(len(rows), 10)
-    assert [each.error() for each in found] == [None] * len(rows)
-    assert [each.value() for each in found] == rows
-    assert [each.offset() for each in found] == [pack(n // 2, n % 2, 2) for n in range(len(rows))]
+        messages = reader.consume(len(rows), 10)
+    assert [message.error() for message in messages] == [None] * len(rows)
+    assert [message.value() for message in messages] == rows
+    assert [message.offset() for message in messages] == [
+        pack(n // 2, n % 2, 2) for n in range(len(rows))
+    ]
 
 
 @growths
 def test_a_reader_resumes_where_it_was_across_versions(kafka: FakeKafka, growth: str) -> None:
     rows = interleave(kafka, growth)
-    found: list[Any] = []
+    values: list[Any] = []
     for _ in rows:
         with consumer(kafka) as reader:
             message = reader.poll(60)
-            found.append(message.value())
+            values.append(message.value())
             reader.commit(message, asynchronous=False)
-    assert found == rows
+    assert values == rows
 
 
 def test_interleaved_versions_are_decoded_once_each(
@@ -175,8 +177,8 @@ def test_schemas_of_two_producers_that_do_not_fit_together_stall_nobody(kafka: F
         with producer(kafka, schema) as made:
             made.produce("t", row)
     with consumer(kafka) as reader:
-        found = [message.value() for message in reader.consume(3, 60)]
-    assert found == [OLD_ROW, {"n": "one", "own": True}, OLD_ROW]
+        values = [message.value() for message in reader.consume(3, 60)]
+    assert values == [OLD_ROW, {"n": "one", "own": True}, OLD_ROW]
 
 
 def test_a_segment_of_a_newer_format_is_reported_and_passed(kafka: FakeKafka) -> None:

@@ -60,11 +60,11 @@ GROUP = {**PARQUET, "group.id": "g"}
 STORAGE = {"aws_region": "x", "aws_access_key_id": "id", "aws_secret_access_key": SECRET}
 # SQLAlchemy takes a slash in a password.
 CATALOG = {"type": "sql", "uri": f"postgresql://user:a/{SECRET}@host/db", "token": SECRET}
-OF_KAFKA = {f"kafka.{key}": str(each) for key, each in CONFIG.items()}
+OF_KAFKA = {f"kafka.{key}": str(value) for key, value in CONFIG.items()}
 OPTIONS = {"path": "s3://b/t", "table.source.isolation": "read_committed", **OF_KAFKA}
-OPTIONS |= {f"table.storage.{key}": each for key, each in STORAGE.items()}
+OPTIONS |= {f"table.storage.{key}": value for key, value in STORAGE.items()}
 ROWS = StructType().add("n", "long")
-OURS = tuple(str(Path(each.__file__).parent) for each in (columnar_kafka, spark_sink))
+OURS = tuple(str(Path(package.__file__).parent) for package in (columnar_kafka, spark_sink))
 
 
 def options(**more: str) -> CaseInsensitiveDict:
@@ -120,8 +120,8 @@ MADE: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", MADE)
 def test_nothing_that_is_kept_shows_them(kind: str) -> None:
     made = MADE[kind]()
-    for path, each in reachable(made):
-        assert SECRET not in f"{each!r} {each}", path
+    for path, kept in reachable(made):
+        assert SECRET not in f"{kept!r} {kept}", path
     if "aio" not in kind:  # which is closed
         with suppress(Exception):
             made.close()
@@ -149,26 +149,26 @@ def test_a_pickled_copy_shows_them_neither() -> None:
 def reachable(start: Any) -> Iterator[tuple[str, Any]]:
     """Yield what an object keeps: attributes of our objects, and what containers hold."""
     seen: set[int] = set()
-    found: list[tuple[str, Any]] = [("it", start)]
-    while found:
-        path, each = found.pop()
-        if id(each) in seen or isinstance(each, type | str | bytes | int | float):
+    pending: list[tuple[str, Any]] = [("it", start)]
+    while pending:
+        path, kept = pending.pop()
+        if id(kept) in seen or isinstance(kept, type | str | bytes | int | float):
             continue
-        seen.add(id(each))
-        yield path, each
-        if isinstance(each, Hidden):
+        seen.add(id(kept))
+        yield path, kept
+        if isinstance(kept, Hidden):
             continue  # its values are what it hides
-        if isinstance(each, dict):
-            found += [(f"{path}[{key!r}]", value) for key, value in each.items()]
-        if isinstance(each, list | tuple | set | frozenset):
-            found += [(f"{path}[{index}]", value) for index, value in enumerate(each)]
-        is_ours = type(each).__module__.partition(".")[0] in ("columnar_kafka", "spark_sink")
+        if isinstance(kept, dict):
+            pending += [(f"{path}[{key!r}]", value) for key, value in kept.items()]
+        if isinstance(kept, list | tuple | set | frozenset):
+            pending += [(f"{path}[{index}]", value) for index, value in enumerate(kept)]
+        is_ours = type(kept).__module__.partition(".")[0] in ("columnar_kafka", "spark_sink")
         if is_ours or path == "it":
-            slots = {name for cls in type(each).__mro__ for name in getattr(cls, "__slots__", ())}
-            names = {*getattr(each, "__dict__", {}), *slots} - {"__dict__", "__weakref__"}
+            slots = {name for cls in type(kept).__mro__ for name in getattr(cls, "__slots__", ())}
+            names = {*getattr(kept, "__dict__", {}), *slots} - {"__dict__", "__weakref__"}
             for name in names:
                 with suppress(AttributeError):
-                    found.append((f"{path}.{name}", getattr(each, name)))
+                    pending.append((f"{path}.{name}", getattr(kept, name)))
 
 
 def file(text: str) -> str:
@@ -348,8 +348,8 @@ def test_no_error_and_no_frame_of_ours_shows_them(
         FAILS[kind]()
     assert not isinstance(raised.value, AssertionError | NotImplementedError)
     report: Any = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
-    for each in chained(raised.value):
-        assert SECRET not in f"{each!r} {each}"
+    for error in chained(raised.value):
+        assert SECRET not in f"{error!r} {error}"
     while report is not None:
         assert SECRET not in "".join(report.format_exception_only())
         for frame in report.stack:
@@ -369,8 +369,8 @@ def chained(error: BaseException | None) -> Iterator[BaseException]:
 
 def test_arguments_have_no_attribute_that_shows_them() -> None:
     arguments = Arguments((SECRET,), {"password": SECRET})
-    for path, each in reachable(arguments):
-        assert SECRET not in f"{each!r} {each}", path
+    for path, kept in reachable(arguments):
+        assert SECRET not in f"{kept!r} {kept}", path
     assert arguments.passed_to(lambda *args, **kwargs: (args, kwargs)) == (
         (SECRET,),
         {"password": SECRET},
@@ -382,10 +382,10 @@ def test_a_wrong_argument_of_a_command_is_told_without_its_value(tmp_path: Path)
     file.write_text(f"a=b\nsasl.password {SECRET}\n")
     arguments = ["verify", str(tmp_path), "--topic", "t", "--bootstrap-servers", "h"]
     for more in (["-X", f"sasl.password:{SECRET}"], ["--client-config", str(file)]):
-        found = CliRunner().invoke(app, arguments + more)
-        assert found.exit_code == 2
-        assert SECRET not in found.output
-        assert "key=value" in found.output
+        result = CliRunner().invoke(app, arguments + more)
+        assert result.exit_code == 2
+        assert SECRET not in result.output
+        assert "key=value" in result.output
 
 
 @pytest.mark.parametrize("option", ["--client-config", "--config"])
@@ -395,9 +395,9 @@ def test_a_file_in_another_encoding_is_told_without_what_is_in_it(
     path = tmp_path / "given"
     path.write_bytes(f"a = 1\n# {SECRET} \xfc\n".encode("latin-1"))
     given = ["--topic", "t", "--bootstrap-servers", "h", "--to", str(tmp_path)]
-    found = CliRunner().invoke(app, ["ingest", *given, option, str(path)], terminal_width=999)
-    assert (found.exit_code, SECRET in found.output) == (2, False)
-    assert "line 2 is not UTF-8" in " ".join(found.output.replace("│", " ").split())
+    result = CliRunner().invoke(app, ["ingest", *given, option, str(path)], terminal_width=999)
+    assert (result.exit_code, SECRET in result.output) == (2, False)
+    assert "line 2 is not UTF-8" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_no_command_prints_local_variables() -> None:
@@ -409,8 +409,8 @@ def test_a_hidden_configuration_is_one() -> None:
     copies = [hidden.copy(), hidden | {}, {} | hidden, copy.copy(hidden), copy.deepcopy(hidden)]
     copies.append(hidden)
     copies[-1] |= {}
-    for each in copies:
-        assert (type(each), each) == (Hidden, CONFIG)
+    for copied in copies:
+        assert (type(copied), copied) == (Hidden, CONFIG)
     assert type(Hidden.fromkeys(CONFIG)) is Hidden
     with pytest.raises(TypeError, match="unsupported operand"):
         hidden | 1  # type: ignore[operator]

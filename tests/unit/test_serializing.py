@@ -52,15 +52,15 @@ class Serde:
         self.calls: list[Any] = []
         self.closed = 0
 
-    def __call__(self, each: Any, ctx: Any) -> Any:
-        self.calls.append((each, ctx.topic, str(ctx.field), ctx.headers))
+    def __call__(self, data: Any, ctx: Any) -> Any:
+        self.calls.append((data, ctx.topic, str(ctx.field), ctx.headers))
         if self.fails:
             raise LookupError(f"{self.name} is broken")
-        if each is None:
+        if data is None:
             return None
-        if isinstance(each, bytes):
-            return each.decode().removeprefix(f"{self.name}:")
-        return f"{self.name}:{each}".encode()
+        if isinstance(data, bytes):
+            return data.decode().removeprefix(f"{self.name}:")
+        return f"{self.name}:{data}".encode()
 
     def close(self) -> None:
         self.closed += 1
@@ -74,7 +74,7 @@ class Builder:
 
     def build(self, conf: dict[str, Any], is_key: bool) -> Any:
         assert is_key == (self.serde.name == "key")
-        return self.serde, {key: each for key, each in conf.items() if key != "registry"}
+        return self.serde, {key: value for key, value in conf.items() if key != "registry"}
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ def send(embedded: Any) -> Iterator[Callable[..., Any]]:
 
     def make(kind: str = "ours, no schema", **config: Any) -> Any:
         cls, own = PRODUCERS[kind]
-        named = {name.replace("__", "."): each for name, each in config.items()}
+        named = {name.replace("__", "."): value for name, value in config.items()}
         made.append(cls({"bootstrap.servers": embedded.bootstrap_servers, **own, **named}))
         return made[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for producer in made:
+        producer.close()
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def receive(embedded: Any) -> Iterator[Callable[..., Any]]:
 
     def make(topic: str, kind: str = "ours, parquet", **config: Any) -> Any:
         cls, own = CONSUMERS[kind]
-        named = {name.replace("__", "."): each for name, each in config.items()}
+        named = {name.replace("__", "."): value for name, value in config.items()}
         settings = {"bootstrap.servers": embedded.bootstrap_servers, "group.id": "g"}
         consumer = cls(
             {**settings, "enable.auto.commit": False, "log_level": 0, **own, **named},
@@ -117,8 +117,8 @@ def receive(embedded: Any) -> Iterator[Callable[..., Any]]:
         return consumer
 
     yield make
-    for each in made:
-        each.close()
+    for consumer in made:
+        consumer.close()
 
 
 def stored(embedded: Any, topic: str, count: int) -> list[Any]:
@@ -240,10 +240,17 @@ def test_values_for_a_topic_with_a_schema_are_not_serialized(topic, send, receiv
     assert key.calls[0] == ("k0", topic, "key", [("h", b"1")])
     assert reports == [(b"key:k%d" % n, {"n": n}) for n in range(3)]
     consumer = receive(topic)
-    found = [consumer.poll(20) for _ in range(5)]
-    assert [each.value() for each in found] == [*({"n": n} for n in range(3)), b"as it is", None]
-    assert [each.key() for each in found] == [*(b"key:k%d" % n for n in range(3)), *[b"key:k"] * 2]
-    assert [each.timestamp()[1] for each in found[:3]] == [100, 101, 102]
+    messages = [consumer.poll(20) for _ in range(5)]
+    assert [message.value() for message in messages] == [
+        *({"n": n} for n in range(3)),
+        b"as it is",
+        None,
+    ]
+    assert [message.key() for message in messages] == [
+        *(b"key:k%d" % n for n in range(3)),
+        *[b"key:k"] * 2,
+    ]
+    assert [message.timestamp()[1] for message in messages[:3]] == [100, 101, 102]
 
 
 def test_a_key_that_cannot_be_serialized_is_an_error_there_too(topic, send) -> None:
@@ -267,7 +274,7 @@ def test_other_topics_are_serialized_all_the_same(embedded, topic, send) -> None
     producer.set_schema("another", SCHEMA)
     producer.produce(topic, value={"n": 1})
     assert producer.flush(20) == 0
-    assert [each.value() for each in stored(embedded, topic, 1)] == [b"value:{'n': 1}"]
+    assert [message.value() for message in stored(embedded, topic, 1)] == [b"value:{'n': 1}"]
 
 
 @pytest.mark.parametrize("schema", [True, False])
@@ -284,8 +291,10 @@ def test_a_batch_is_not_serialized_as_in_confluent_kafka(
     assert producer.flush(20) == 0
     assert key.calls == value.calls == []
     consumer = receive(topic)
-    found = [consumer.poll(20) for _ in rows]
-    assert [(each.key(), each.value()) for each in found] == [(b"k", row) for row in rows]
+    messages = [consumer.poll(20) for _ in rows]
+    assert [(message.key(), message.value()) for message in messages] == [
+        (b"k", row) for row in rows
+    ]
 
 
 # --- the consumer, as confluent-kafka's -----------------------------------------------------------
@@ -382,14 +391,19 @@ def mixed(topic, send) -> str:
 def test_values_of_segments_records_are_not_deserialized(mixed, receive) -> None:
     key, value = Serde("key"), Serde("value")
     consumer = receive(mixed, key__deserializer=key, value__deserializer=value)
-    found = [consumer.poll(20) for _ in range(4)]
-    assert [each.value() for each in found] == ["a", {"n": 0}, {"n": 1}, "z"]
-    assert [each.key() for each in found] == ["a", "0", "1", "z"]
+    messages = [consumer.poll(20) for _ in range(4)]
+    assert [message.value() for message in messages] == ["a", {"n": 0}, {"n": 1}, "z"]
+    assert [message.key() for message in messages] == ["a", "0", "1", "z"]
     assert [call[0] for call in value.calls] == [b"value:a", b"value:z"]
     assert key.calls[1] == (b"key:0", mixed, "key", [("h", b"0")])
-    assert [(each.kafka_offset(), each.row()) for each in found] == [(0, 0), (1, 0), (1, 1), (2, 0)]
-    done = consumer.commit(message=found[1], asynchronous=False)
-    assert [each.offset for each in done] == [found[2].offset()]
+    assert [(message.kafka_offset(), message.row()) for message in messages] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+    ]
+    done = consumer.commit(message=messages[1], asynchronous=False)
+    assert [place.offset for place in done] == [messages[2].offset()]
 
 
 def test_a_records_key_that_cannot_be_deserialized_is_an_error(mixed, receive) -> None:
@@ -403,9 +417,9 @@ def test_a_records_key_that_cannot_be_deserialized_is_an_error(mixed, receive) -
 def test_raw_segments_are_not_deserialized(mixed, receive) -> None:
     value = Serde("value")
     consumer = receive(mixed, "ours, raw", value__deserializer=value)
-    found = [consumer.poll(20).value() for _ in range(3)]
-    assert (found[0], found[2]) == ("a", "z")
-    assert found[1][:4] == b"PAR1"
+    values = [consumer.poll(20).value() for _ in range(3)]
+    assert (values[0], values[2]) == ("a", "z")
+    assert values[1][:4] == b"PAR1"
     assert len(value.calls) == 2
 
 

@@ -97,8 +97,8 @@ def consumed_absent(columns: int) -> Callable[[], Any]:
 
 
 def decoded(columns: int) -> Callable[[], Any]:
-    found, names = opened(columns), Schema(columns).names
-    return lambda: found.to_table(names)
+    opened_segment, names = opened(columns), Schema(columns).names
+    return lambda: opened_segment.to_table(names)
 
 
 def normalised(columns: int) -> Callable[[], Any]:
@@ -144,6 +144,6 @@ def test_the_columns_of_a_filter_are_found_in_few_steps(columns, monkeypatch) ->
     monkeypatch.setattr(projection, "binding_error", counted)
     kafka = FakeKafka()
     put(kafka, table(columns))
-    found = assigned_consumer(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)
-    assert found.to_pydict() == {"c1": [1]}
+    read = assigned_consumer(kafka).consume_arrow(2, 0, ["c1"], filter=pc.field("c5") == 1)
+    assert read.to_pydict() == {"c1": [1]}
     assert len(asked) <= 4 + 2 * math.log2(columns + 8)

@@ -454,8 +454,8 @@ def test_what_waits_expires_alone_at_the_message_timeout() -> None:
     pipeline.run(10.0)
     pipeline.poll()
     timed_out = KafkaError._MSG_TIMED_OUT
-    found = [(report.tag, report.error, report.value, report.key) for report in pipeline.reports]
-    assert found == [(0, timed_out, {"n": 0}, None), ("p", timed_out, b"plain", b"k")]
+    reports = [(report.tag, report.error, report.value, report.key) for report in pipeline.reports]
+    assert reports == [(0, timed_out, {"n": 0}, None), ("p", timed_out, b"plain", b"k")]
     pipeline.run(15.0)
     pipeline.poll()
     assert (pipeline.reports[-1].tag, pipeline.queue.used_bytes, pipeline.queue.records) == (

@@ -58,7 +58,7 @@ def settle(pipeline: Pipeline) -> None:
 
 
 def numbers(pipeline: Pipeline, partition: int = 0) -> list[int]:
-    return [each.value["n"] for each in pipeline.sent(partition)]
+    return [record.value["n"] for record in pipeline.sent(partition)]
 
 
 def test_one_call_is_one_report_at_its_last_record() -> None:
@@ -69,7 +69,7 @@ def test_one_call_is_one_report_at_its_last_record() -> None:
     assert pipeline.poll() == 10
     assert reports == [(None, 10, 0, 0, pack(0, 9, 10))]
     assert numbers(pipeline) == list(range(10))
-    assert {each.timestamp for each in pipeline.sent()} == {5}
+    assert {record.timestamp for record in pipeline.sent()} == {5}
     settle(pipeline)
 
 
@@ -100,10 +100,11 @@ def test_it_keeps_its_place_among_records_and_plain_messages() -> None:
     pipeline.produce(b"6")
     arrow(pipeline, [7])
     settle(pipeline)
-    found = [
-        each.value["n"] if isinstance(each.value, dict) else each.value for each in pipeline.sent()
+    values = [
+        record.value["n"] if isinstance(record.value, dict) else record.value
+        for record in pipeline.sent()
     ]
-    assert found == [1, 2, 3, 4, 5, b"6", 7]
+    assert values == [1, 2, 3, 4, 5, b"6", 7]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -121,8 +122,8 @@ def test_rows_go_to_their_keys_partitions_in_order(*, known: bool) -> None:
         wanted[murmur2((key or "").encode(), 5)].append(n)
     assert {index: numbers(pipeline, index) for index in range(5)} == wanted
     assert [report[:3] for report in reports] == [(None, 500, 0)]
-    found = {each.key for partition in range(5) for each in pipeline.sent(partition)}
-    assert found == {None if key is None else key.encode() for key in keys}
+    sent_keys = {record.key for partition in range(5) for record in pipeline.sent(partition)}
+    assert sent_keys == {None if key is None else key.encode() for key in keys}
 
 
 def test_without_keys_a_call_keeps_to_one_partition() -> None:
@@ -202,7 +203,7 @@ def test_the_schema_is_the_one_it_was_taken_with() -> None:
     arrow(pipeline, [1])
     pipeline.set_schema(NUMBERS.append(pa.field("more", pa.string())))
     settle(pipeline)
-    assert [each.value for each in pipeline.sent()] == [{"n": 1}]
+    assert [record.value for record in pipeline.sent()] == [{"n": 1}]
 
 
 def test_what_compresses_to_nothing_is_cut_by_what_it_holds(

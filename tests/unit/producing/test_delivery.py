@@ -181,8 +181,8 @@ def test_a_report_can_be_read_after_its_siblings() -> None:
             {"n": n}, key=b"%d" % n, on_delivery=lambda _, message: kept.append(message)
         )
     pipeline.flush()
-    assert [each.value()["n"] for each in reversed(kept)] == [*reversed(range(200))]
-    assert [each.key() for each in kept] == [b"%d" % n for n in range(200)]
+    assert [message.value()["n"] for message in reversed(kept)] == [*reversed(range(200))]
+    assert [message.key() for message in kept] == [b"%d" % n for n in range(200)]
 
 
 def test_failures_and_what_is_in_flight_are_counted() -> None:

@@ -26,7 +26,8 @@ def produce(pipeline: Pipeline, numbers: range, nbytes: int = 100, partition: in
 
 def arrived(pipeline: Pipeline) -> list[Any]:
     return [
-        each.value["n"] if isinstance(each.value, dict) else each.value for each in pipeline.sent()
+        record.value["n"] if isinstance(record.value, dict) else record.value
+        for record in pipeline.sent()
     ]
 
 
@@ -106,7 +107,7 @@ def test_a_refused_batch_is_tried_again_one_by_one_before_anything_else() -> Non
 
 
 def _numbers(segment: Any) -> Any:
-    return [each["n"] for each in segment] if isinstance(segment, list) else segment
+    return [row["n"] for row in segment] if isinstance(segment, list) else segment
 
 
 def test_one_record_that_is_too_large_alone_fails_alone() -> None:
@@ -236,6 +237,6 @@ def test_librdkafka_never_has_more_of_a_partition_than_one_batch_may_hold() -> N
     assert len(pipeline.broker) == held
     pipeline.broker.release()
     settle(pipeline)
-    numbers = [[each.value["n"] for each in pipeline.sent(partition)] for partition in (0, 1)]
+    numbers = [[record.value["n"] for record in pipeline.sent(partition)] for partition in (0, 1)]
     assert numbers == [list(range(0, 300, 2)), list(range(1, 300, 2))]
     assert len(pipeline.reports) == 300

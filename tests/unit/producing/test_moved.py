@@ -86,11 +86,11 @@ def test_keyed_records_go_where_their_keys_belong_now(world: World) -> None:
     assert world.codes == dict.fromkeys(range(90))
     choose = Partitioner("consistent_random").choose
     for partition in range(NOW):
-        found = {each.value["n"]: each for each in world.stored(partition)}
-        assert set(found) == {n for n in range(90) if choose(b"%d" % n, NOW) == partition}
-        for n, each in found.items():
-            assert each[1:4] == (b"%d" % n, [("h", b"%d" % n)], 1000 + n)
-            assert each.value == row(n)
+        stored = {record.value["n"]: record for record in world.stored(partition)}
+        assert set(stored) == {n for n in range(90) if choose(b"%d" % n, NOW) == partition}
+        for n, record in stored.items():
+            assert record[1:4] == (b"%d" % n, [("h", b"%d" % n)], 1000 + n)
+            assert record.value == row(n)
     for n, _, (partition, value, key) in world.told:
         assert (value, key, partition) == (row(n), b"%d" % n, choose(key, NOW))
     assert pipeline_of(world.producer).queue.used_bytes == 0
@@ -133,8 +133,8 @@ def test_plain_messages_do_so_too(world: World) -> None:
     assert world.codes == expected | dict.fromkeys(range(-40, 0), GONE)
     choose = Partitioner("consistent_random").choose
     for number in range(NOW):
-        found = sorted(int(each.value) for each in world.stored(number))
-        assert found == [n for n in range(40) if choose(b"%d" % n, NOW) == number]
+        numbers = sorted(int(message.value) for message in world.stored(number))
+        assert numbers == [n for n in range(40) if choose(b"%d" % n, NOW) == number]
 
 
 @pytest.mark.parametrize("partition", [-1, BEFORE - 1])
@@ -150,7 +150,7 @@ def test_arrow_data_is_one_report_all_the_same(world: World, partition: int) -> 
     [(error, report)] = reports
     assert (report.records, report.failed) == (50, 0 if partition < 0 else 50)
     assert (error and error.code()) == (None if partition < 0 else GONE)
-    stored = sorted(each.value["n"] for number in range(NOW) for each in world.stored(number))
+    stored = sorted(record.value["n"] for number in range(NOW) for record in world.stored(number))
     assert stored == (list(range(50)) if partition < 0 else [])
     assert pipeline_of(world.producer).queue.used_bytes == 0
 
@@ -164,7 +164,9 @@ def test_what_librdkafka_has_taken_is_moved_as_well(world: World) -> None:
     eventually(lambda: not world.kafka.faults)
     assert world.producer.flush(60) == 0
     assert world.codes == dict.fromkeys(range(30))
-    stored = sorted(each.value["n"] for number in range(BEFORE) for each in world.stored(number))
+    stored = sorted(
+        record.value["n"] for number in range(BEFORE) for record in world.stored(number)
+    )
     assert stored == list(range(30))
 
 
@@ -242,7 +244,7 @@ def test_they_wait_for_the_topic_to_come_back() -> None:
     pipeline.run(4.0)
     pipeline.flush()
     assert [(report.tag, report.error) for report in pipeline.reports] == [(1, None), (2, None)]
-    assert [each.value for each in pipeline.sent()] == [{"n": 1}, {"n": 2}]
+    assert [record.value for record in pipeline.sent()] == [{"n": 1}, {"n": 2}]
     assert pipeline.queue.used_bytes == 0
 
 

@@ -10,7 +10,7 @@ HASHED = ["consistent", "murmur2", "fnv1a"]
 
 
 def test_all_of_librdkafkas_partitioners_are_known() -> None:
-    hashed = {*HASHED, *(f"{each}_random" for each in HASHED)}
+    hashed = {*HASHED, *(f"{name}_random" for name in HASHED)}
     assert {"random"} | hashed == PARTITIONERS
 
 
@@ -34,7 +34,7 @@ def test_null_keys_of_the_plain_forms_go_where_empty_keys_go(name: str, expected
     assert partitioner.choose(None, 1000) == partitioner.choose(b"", 1000) == expected
 
 
-@pytest.mark.parametrize("name", ["random", *(f"{each}_random" for each in HASHED)])
+@pytest.mark.parametrize("name", ["random", *(f"{name}_random" for name in HASHED)])
 def test_null_keys_of_the_random_forms_may_go_anywhere(name: str) -> None:
     assert Partitioner(name).choose(None, 1000) is None
 

@@ -15,7 +15,7 @@ from columnar_kafka.producing.settings import ProducerConfig
 
 
 def producer(**config: Any) -> ProducerConfig:
-    return ProducerConfig.parse({key.replace("__", "."): each for key, each in config.items()})[0]
+    return ProducerConfig.parse({key.replace("__", "."): value for key, value in config.items()})[0]
 
 
 # --- defaults -------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_our_own_keys_are_removed_and_all_others_stay() -> None:
     }
     rest = ProducerConfig.parse(config)[1]
     own = {"columnar.encoding", "columnar.segment.rows"}
-    assert rest == {key: each for key, each in config.items() if key not in own}
+    assert rest == {key: value for key, value in config.items() if key not in own}
 
 
 def test_the_users_own_dict_is_not_changed() -> None:

@@ -72,7 +72,7 @@ class InMemory(Producer, Client):
         self.memory = memory
         super().__init__(
             {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "columnar.encoding": "parquet"}
-            | {key.replace("__", "."): each for key, each in config.items()}
+            | {key.replace("__", "."): value for key, value in config.items()}
         )
 
     def _connect(self, inner: dict[str, Any]) -> MemoryProducer:
@@ -129,9 +129,9 @@ def test_records_arrive_and_are_reported_one_by_one(kafka: MemoryKafka, make: An
         )
     assert len(producer) == 3
     assert producer.flush(60) == 0
-    assert [(each.value, each.key, each.headers, each.timestamp) for each in sent(kafka)] == [
-        (row(n), b"k%d" % n, [("h", b"%d" % n)], 100 + n) for n in range(3)
-    ]
+    assert [
+        (record.value, record.key, record.headers, record.timestamp) for record in sent(kafka)
+    ] == [(row(n), b"k%d" % n, [("h", b"%d" % n)], 100 + n) for n in range(3)]
     assert [(error, message.value(), message.offset()) for error, message in reports] == [
         (None, row(n), pack(0, n, 3)) for n in range(3)
     ]
@@ -167,7 +167,7 @@ def test_a_row_used_again_changes_nothing_sent(kafka: MemoryKafka, make: Any) ->
         reused["tags"].append(str(n))
         producer.produce("t", reused)
     producer.flush(60)
-    assert [each.value["tags"] for each in sent(kafka)] == [["0"], ["0", "1"], ["0", "1", "2"]]
+    assert [record.value["tags"] for record in sent(kafka)] == [["0"], ["0", "1"], ["0", "1", "2"]]
 
 
 @pytest.mark.parametrize(("value", "stored"), [(b"x", b"x"), ("ü", "ü".encode()), (None, None)])
@@ -177,7 +177,9 @@ def test_bytes_text_and_nothing_are_plain_messages(
     producer = make()
     producer.produce("t", value, key=b"k")
     producer.flush(60)
-    assert [(each.value, each.key, each.segment) for each in sent(kafka)] == [(stored, b"k", None)]
+    assert [(message.value, message.key, message.segment) for message in sent(kafka)] == [
+        (stored, b"k", None)
+    ]
 
 
 def test_a_topic_without_a_schema_is_stocks_business(kafka: MemoryKafka, make: Any) -> None:
@@ -425,7 +427,7 @@ def test_close_flushes_and_ends_the_thread(kafka: MemoryKafka, make: Any) -> Non
     producer.produce("t", row(1), on_delivery=lambda error, _: seen.append(error))
     producer.close()
     assert seen == [None]
-    assert [each.value for each in sent(kafka)] == [row(1)]
+    assert [record.value for record in sent(kafka)] == [row(1)]
     assert not pipeline_of(producer).sender.thread.is_alive()
     with pytest.raises(RuntimeError, match="Producer has been closed"):
         producer.produce("t", row(2))
@@ -448,7 +450,7 @@ def test_a_report_that_raises_while_it_closes_is_heard_once_it_is_closed(make: A
 def test_with_closes(kafka: MemoryKafka, make: Any) -> None:
     with make() as producer:
         producer.produce("t", row(1))
-    assert [each.value for each in sent(kafka)] == [row(1)]
+    assert [record.value for record in sent(kafka)] == [row(1)]
 
 
 @pytest.mark.parametrize("name", ["poll", "flush"])
@@ -525,7 +527,7 @@ def test_overridden_methods_are_for_the_user_only(
         producer.set_schema("t", SCHEMA)
         producer.produce(1)
         assert producer.produce_batch("t", [{"value": row(2), "partition": 0}]) == 1
-    assert [each.value for each in sent(kafka)] == [row(1), row(2)]
+    assert [record.value for record in sent(kafka)] == [row(1), row(2)]
 
 
 # --- transactions -------------------------------------------------------------------------------
@@ -588,7 +590,7 @@ def test_a_record_that_memory_has_no_room_for_fails_alone_and_says_why(make: Any
     producer.produce("t", {"n": 1, "tags": tags}, on_delivery=report)
     producer.produce("t", row(2), on_delivery=report)
     assert producer.flush(60) == 0
-    [reason] = [each for each in errors if each]
+    [reason] = [error for error in errors if error]
     assert "a quarter of queue.buffering.max.kbytes" in reason
     assert errors.count("") == 1
 
@@ -599,4 +601,4 @@ def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, m
     producer.produce_arrow("t", pa.table({"n": range(400), "tags": tags}))
     assert producer.flush(60) == 0
     assert max(len(message.value() or b"") for message in kafka.messages("t")) <= 16_384
-    assert [each.value["n"] for each in sent(kafka)] == list(range(400))
+    assert [record.value["n"] for record in sent(kafka)] == list(range(400))

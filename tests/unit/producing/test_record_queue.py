@@ -316,7 +316,7 @@ def test_a_batch_that_is_sealed_is_let_go() -> None:
     gc.collect()
     assert gone() is None
     topic.accept(1.0)
-    assert [each.rows for each in batches(topic.queue)] == [1]
+    assert [batch.rows for batch in batches(topic.queue)] == [1]
 
 
 def test_filled_batches_are_named_once() -> None:

@@ -112,15 +112,15 @@ def test_records_keep_their_keys_headers_and_times() -> None:
     pipeline.numbers(1, key=b"", headers=[("a", None), ("a", b"1")], timestamp=5)
     pipeline.numbers(2, key=None, headers=None, timestamp=6)
     pipeline.flush()
-    found = [(each.key, each.headers, each.timestamp) for each in pipeline.sent()]
-    assert found == [(b"", [("a", None), ("a", b"1")], 5), (None, None, 6)]
+    records = [(record.key, record.headers, record.timestamp) for record in pipeline.sent()]
+    assert records == [(b"", [("a", None), ("a", b"1")], 5), (None, None, 6)]
 
 
 def test_without_metadata_the_file_has_only_the_users_columns() -> None:
     pipeline = Pipeline(members=())
     pipeline.numbers(1, 2, timestamp=7)
     pipeline.flush()
-    assert [(each.value, each.timestamp) for each in pipeline.sent()] == [
+    assert [(record.value, record.timestamp) for record in pipeline.sent()] == [
         ({"n": 1}, 7),
         ({"n": 2}, 7),
     ]
@@ -367,7 +367,7 @@ def test_a_record_that_cannot_be_written_fails_alone() -> None:
     pipeline.numbers(*range(9))
     pipeline.flush()
     failed = [report for report in pipeline.reports if report.error is not None]
-    assert [(each.tag, each.value) for each in failed] == [(5, {"n": 5})]
+    assert [(report.tag, report.value) for report in failed] == [(5, {"n": 5})]
     assert failed[0].reason == (
         "the record cannot be written as Parquet: LookupError: not this one"
     )

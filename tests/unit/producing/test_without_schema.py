@@ -63,10 +63,10 @@ def make(cluster: Cluster) -> Iterator[Callable[..., Any]]:
         return producer
 
     yield make
-    for each in made:
+    for producer in made:
         with suppress(RuntimeError):  # closed by the test
-            each.purge()
-            each.close()
+            producer.purge()
+            producer.close()
 
 
 def reporter(seen: list[tuple[Any, Any]]) -> Callable[..., None]:
@@ -145,10 +145,10 @@ def test_a_report_is_a_message_whose_position_a_consumer_takes(cluster: Cluster,
     )
     with consumer:
         consumer.assign([TopicPartition(topic, 2, 0)])
-        first, found = (consumer.poll(20) for _ in range(2))
-        assert [first.offset(), found.offset()] == [pack(0), pack(1)]
+        first, second = (consumer.poll(20) for _ in range(2))
+        assert [first.offset(), second.offset()] == [pack(0), pack(1)]
         for name in ("topic", "partition", "offset", "key", "value", "error"):
-            assert getattr(report, name)() == getattr(found, name)(), name
+            assert getattr(report, name)() == getattr(second, name)(), name
         [done] = consumer.commit(message=report, asynchronous=False)
         assert (done.offset, done.error) == (pack(1) + 1, None)
         assert unpack(done.offset) == (2, 0)
@@ -170,7 +170,7 @@ def test_a_report_has_what_stocks_has(embedded: Any) -> None:
         reports.append(seen[0][1])
     stock, ours = reports
     differ = {"offset", "latency", "kafka_offset", "row"}
-    for name in {each for each in dir(ours) if not each.startswith(("_", "set_"))} - differ:
+    for name in {name for name in dir(ours) if not name.startswith(("_", "set_"))} - differ:
         assert getattr(ours, name)() == getattr(stock, name)(), name
     assert (ours.offset(), stock.offset()) == (pack(1), 0)
     assert 0 < ours.latency() < 20
@@ -244,8 +244,8 @@ def test_what_an_asyncio_producers_future_brings_speaks_positions(cluster: Clust
             ]
             return [await future for future in futures]
 
-    found = asyncio.run(main())
-    assert [each.offset() for each in found] == offsets(seen) == POSITIONS
+    messages = asyncio.run(main())
+    assert [message.offset() for message in messages] == offsets(seen) == POSITIONS
 
 
 def test_a_serializing_producers_reports_speak_positions(embedded: Any) -> None:

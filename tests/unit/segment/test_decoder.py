@@ -147,8 +147,8 @@ def test_records_of_many_slices_keep_their_numbers() -> None:
     """More rows than are turned into objects at once, begun in the middle of a slice."""
     rows = 5000
     segment = received(*build(pa.table({"n": range(rows)}), keys=[b"%d" % i for i in range(rows)]))
-    found = [(record.row, record.value["n"], record.key) for record in segment.records(1500)]
-    assert found == [(i, i, b"%d" % i) for i in range(1500, rows)]
+    records = [(record.row, record.value["n"], record.key) for record in segment.records(1500)]
+    assert records == [(i, i, b"%d" % i) for i in range(1500, rows)]
 
 
 def test_without_members_a_record_has_the_segments_time_and_nothing_else() -> None:
@@ -187,8 +187,8 @@ def test_a_table_of_some_columns() -> None:
 
 
 def test_a_member_of_the_kafka_column_alone() -> None:
-    found = received(*numbers()).to_table(["_kafka.key"]).column("_kafka").to_pylist()
-    assert found == [{"key": b"k"}, {"key": None}, {"key": b""}]
+    rows = received(*numbers()).to_table(["_kafka.key"]).column("_kafka").to_pylist()
+    assert rows == [{"key": b"k"}, {"key": None}, {"key": b""}]
 
 
 def test_a_file_of_several_row_groups_is_one_segment() -> None:
@@ -210,9 +210,9 @@ def test_text_that_repeats_is_one_object_for_many_records() -> None:
         pa.table(
             {
                 "repeats": group,
-                "bytes": [None if each is None else each.encode() for each in group],
+                "bytes": [None if text is None else text.encode() for text in group],
                 "unique": unique,
-                "listed": [[each] for each in group],
+                "listed": [[text] for text in group],
             },
             pa.schema(
                 [
@@ -229,12 +229,12 @@ def test_text_that_repeats_is_one_object_for_many_records() -> None:
     header = header_of(table)
     value = parquet(table, header.footer(), row_group_size=6000)
     values = [record.value for record in received(header, value).records(1)]
-    assert [each["unique"] for each in values] == (unique * 2)[1:]
+    assert [row["unique"] for row in values] == (unique * 2)[1:]
     texts = [text for group in groups for text in group][1:]
-    assert [each["repeats"] for each in values] == texts
-    assert [each["bytes"] and each["bytes"].decode() for each in values] == texts
-    assert [each["listed"] for each in values] == [[text] for text in texts]
-    assert len({id(each["repeats"]) for each in values[:5000]}) == 4
+    assert [row["repeats"] for row in values] == texts
+    assert [row["bytes"] and row["bytes"].decode() for row in values] == texts
+    assert [row["listed"] for row in values] == [[text] for text in texts]
+    assert len({id(row["repeats"]) for row in values[:5000]}) == 4
 
 
 def required(name: str, kind: pa.DataType) -> pa.Field:
@@ -288,10 +288,10 @@ def test_required_values_under_a_null_are_read(kind: str, repeats: bool) -> None
     assert [record.value for record in segment.records()] == [
         {"t": text[row].as_py(), "c": None if row % 2 else value} for row in range(200)
     ]
-    found = segment.to_table()
-    found.validate(full=True)
-    assert to_pylist(found["c"]) == [value, None] * 100
-    assert found.cast(found.schema).equals(found)
+    read = segment.to_table()
+    read.validate(full=True)
+    assert to_pylist(read["c"]) == [value, None] * 100
+    assert read.cast(read.schema).equals(read)
 
 
 def test_a_full_segment_starts_where_its_offset_does() -> None:
@@ -605,9 +605,9 @@ def flips(data: bytes) -> list[tuple[int, int]]:
 
 
 def flipped(data: bytes, at: int, bit: int) -> bytes:
-    found = bytearray(data)
-    found[at] ^= 1 << bit
-    return bytes(found)
+    damaged = bytearray(data)
+    damaged[at] ^= 1 << bit
+    return bytes(damaged)
 
 
 @pytest.mark.long
@@ -646,12 +646,12 @@ def test_flipped_bits_with_an_honest_checksum_are_found_or_change_nothing() -> N
     # The long form has at least one bit of each byte. Both have all eight bits alike.
     for at, bit in flips(data)[:: 5 if is_long() else 19]:
         try:
-            found = list(received(header, flipped(data, at, bit)).records())
+            records = list(received(header, flipped(data, at, bit)).records())
         except SegmentError:
             refused += 1
         else:
             harmless += 1
-            assert found == expected, (at, bit)
+            assert records == expected, (at, bit)
     # Older versions of pyarrow write more that nobody reads.
     assert refused > (2 if VERSION >= (23, 0) else 1) * harmless > 0
 

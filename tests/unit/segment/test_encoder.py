@@ -47,12 +47,12 @@ def test_each_leaf_has_the_encoding_that_makes_it_smallest(name: str) -> None:
         "s": nested,
         "l": lists,
     }
-    found = encodings(pa.record_batch(columns))
-    assert found[name] == found["s.count"] == found["l.list.element"] == {"DELTA_BINARY_PACKED"}
-    assert "RLE_DICTIONARY" in found["few"]
-    assert found["f"] == found["s.float"] == {"PLAIN"}
-    assert found["p"] == {"DELTA_BYTE_ARRAY"}
-    assert found["b"] == {"DELTA_LENGTH_BYTE_ARRAY"}
+    chosen = encodings(pa.record_batch(columns))
+    assert chosen[name] == chosen["s.count"] == chosen["l.list.element"] == {"DELTA_BINARY_PACKED"}
+    assert "RLE_DICTIONARY" in chosen["few"]
+    assert chosen["f"] == chosen["s.float"] == {"PLAIN"}
+    assert chosen["p"] == {"DELTA_BYTE_ARRAY"}
+    assert chosen["b"] == {"DELTA_LENGTH_BYTE_ARRAY"}
 
 
 @pytest.mark.parametrize(("rows", "encoding"), [(10, "PLAIN"), (9_000, "RLE_DICTIONARY")])
@@ -69,9 +69,9 @@ def test_a_text_of_many_rows_leaves_its_dictionary_only_for_many_bytes(
 def test_two_leaves_of_one_path_are_both_dictionaries_and_harm_no_other() -> None:
     struct = pa.StructArray.from_arrays([COUNT], names=["x"])
     batch = pa.record_batch({"a.x": COUNT, "a": struct, "n": COUNT})
-    found = encodings(batch)
-    assert "RLE_DICTIONARY" in found["a.x"]
-    assert found["n"] == {"DELTA_BINARY_PACKED"}
+    chosen = encodings(batch)
+    assert "RLE_DICTIONARY" in chosen["a.x"]
+    assert chosen["n"] == {"DELTA_BINARY_PACKED"}
     value = ParquetEncoder("none").encode(batch, {})
     assert pq.read_table(pa.BufferReader(value)).equals(pa.table(batch))
 
@@ -116,8 +116,8 @@ def test_an_arrow_schema_that_says_nothing_more_is_left_out(name: str) -> None:
     batch = pa.RecordBatch.from_pylist([], schema)
     value = ParquetEncoder("zstd").encode(batch, {"own": b"x"})
     assert dict(pq.read_metadata(pa.BufferReader(value)).metadata) == {b"own": b"x"}
-    found = pq.read_schema(pa.BufferReader(value)).remove_metadata()
-    assert (found, canonical(found)) == (schema, canonical(schema))
+    stored = pq.read_schema(pa.BufferReader(value)).remove_metadata()
+    assert (stored, canonical(stored)) == (schema, canonical(schema))
 
 
 @pytest.mark.parametrize(

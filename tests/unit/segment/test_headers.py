@@ -37,8 +37,8 @@ def headers(**changed: Any) -> list[tuple[str, Any]]:
     """Good headers, some of them changed: `timestamp_min=b"1"`; `...` leaves one out."""
     names = {name.replace(".", "_").removeprefix("columnar_"): name for name in GOOD}
     names["schema_id"] = "columnar.schema.id"
-    found: dict[str, Any] = dict(GOOD) | {names[key]: value for key, value in changed.items()}
-    return [(key, value) for key, value in found.items() if value is not ...]
+    values: dict[str, Any] = dict(GOOD) | {names[key]: value for key, value in changed.items()}
+    return [(key, value) for key, value in values.items() if value is not ...]
 
 
 def refusal(pairs: Any) -> str:
@@ -162,9 +162,9 @@ NUMBERS = ["rows", "timestamp_min", "timestamp_max", "crc32", "version", "schema
     ],
 )
 def test_a_garbled_number_is_refused(name: str, text: bytes) -> None:
-    found = refusal(headers(**{name: text}))
-    assert found.startswith(f"header columnar.{name.replace('_', '.')} is ")
-    assert len(found) < 400
+    message = refusal(headers(**{name: text}))
+    assert message.startswith(f"header columnar.{name.replace('_', '.')} is ")
+    assert len(message) < 400
 
 
 @pytest.mark.parametrize(

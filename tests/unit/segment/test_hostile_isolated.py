@@ -115,11 +115,11 @@ def fragile(monkeypatch: pytest.MonkeyPatch, fragile_decoder: IsolatedDecoder) -
 
 
 def test_columns_come_back_as_they_are_decoded_here(decoder: IsolatedDecoder) -> None:
-    found = segment(GOOD, decoder)
-    assert found.schema.equals(TABLE.schema)
-    assert found.to_table().equals(TABLE)
-    assert found.to_table(["s", "n"]).equals(TABLE.select(["s", "n"]))
-    assert [record.value["n"] for record in found.records(4000)] == list(range(4000, 5000))
+    decoded = segment(GOOD, decoder)
+    assert decoded.schema.equals(TABLE.schema)
+    assert decoded.to_table().equals(TABLE)
+    assert decoded.to_table(["s", "n"]).equals(TABLE.select(["s", "n"]))
+    assert [record.value["n"] for record in decoded.records(4000)] == list(range(4000, 5000))
 
 
 def test_one_child_serves_all_segments(decoder: IsolatedDecoder) -> None:
@@ -187,8 +187,8 @@ def test_threads_get_each_their_own_answers(decoder: IsolatedDecoder) -> None:
     segments = [sent(pa.table({"n": [number]})) for number in range(200)]
 
     def number(of: hostile.Sent) -> int:
-        found: int = segment(of, decoder).to_table()["n"][0].as_py()
-        return found
+        value: int = segment(of, decoder).to_table()["n"][0].as_py()
+        return value
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(number, segments)) == list(range(200))

@@ -443,15 +443,15 @@ def structs(file: File) -> Iterator[tuple[str, Any]]:
             yield "ColumnChunk", chunk
             meta = file.meta(index, number)
             yield "ColumnMetaData", meta
-            yield from (("Statistics", each[2]) for each in meta if each[0] == 12)
+            yield from (("Statistics", member[2]) for member in meta if member[0] == 12)
             for page in file.chunks[number][index]:
                 for fid, name in ((5, "DataPageHeader"), (7, "DictionaryPageHeader"),
                                   (8, "DataPageHeaderV2")):  # fmt: skip
-                    parts = [each[2] for each in page.header if each[0] == fid]
+                    parts = [member[2] for member in page.header if member[0] == fid]
                     yield from ((name, part) for part in parts)
                     for part in parts:
                         at = {5: 5, 8: 8}.get(fid)
-                        yield from (("Statistics", each[2]) for each in part if each[0] == at)
+                        yield from (("Statistics", member[2]) for member in part if member[0] == at)
 
 
 def with_everything(version: str, *, index: bool) -> tuple[pa.Table, Sent]:
@@ -478,10 +478,10 @@ def optional(file: File) -> Iterator[tuple[str, Any, list[Any]]]:
     """Yield each optional field there is, with the struct that it is of; pages without its default
     are not what they were."""
     for name, struct in structs(file):
-        for each in struct:
-            is_default = (name, *each[:2]) != ("DataPageHeaderV2", 7, FALSE)
-            if each[0] in OPTIONAL[name] and is_default:
-                yield name, struct, each
+        for member in struct:
+            is_default = (name, *member[:2]) != ("DataPageHeaderV2", 7, FALSE)
+            if member[0] in OPTIONAL[name] and is_default:
+                yield name, struct, member
 
 
 @pytest.mark.parametrize("index", [False, True], ids=["", "page index"])
@@ -493,13 +493,14 @@ def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None
     assert set(expected) == {("n",), ("s",)}
     for number, (name, _, (fid, *_)) in enumerate(optional(File.load(of.value))):
         file = File.load(of.value)
-        _, struct, each = list(optional(file))[number]
-        struct.remove(each)
+        _, struct, member = list(optional(file))[number]
+        struct.remove(member)
         one = replace(of, value=file.correct().bytes())
         assert segment(one).to_table().equals(table), (name, fid)
-        found = segment(one).statistics(["n", "s"])
-        assert found is not None
-        for path, bounds in found.items():  # what is left out is not said, and no null is doubt
+        statistics = segment(one).statistics(["n", "s"])
+        assert statistics is not None
+        # What is left out is not said, and no null is doubt.
+        for path, bounds in statistics.items():
             assert bounds[:2] == expected[path][:2], (name, fid)
             assert bounds.has_nulls >= expected[path].has_nulls, (name, fid)
         out = io.BytesIO()
@@ -509,10 +510,10 @@ def test_every_optional_field_may_be_left_out(version: str, index: bool) -> None
 
 def test_optional_fields_are_tried_in_every_struct() -> None:
     tried = {
-        (name, each[0])
+        (name, member[0])
         for version in ("1.0", "2.0")
         for index in (False, True)
-        for name, _, each in optional(File.load(with_everything(version, index=index)[1].value))
+        for name, _, member in optional(File.load(with_everything(version, index=index)[1].value))
     }
     assert {name for name, _ in tried} == set(OPTIONAL)
     is_exact = {7, 8} if VERSION >= (22, 0) else set()  # pyarrow writes them since

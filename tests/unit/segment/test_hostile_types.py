@@ -124,9 +124,9 @@ def test_a_false_type_is_ignored_or_refused_by_every_reader(name: str, nesting: 
     rows = pa.array([nest(value)] * 2, kind(stored))
     schema = pa.schema([pa.field("x", kind(claimed))])
     case = hostile_schema.forged(pa.table({"x": rows}), schema.serialize().to_pybytes())
-    found = outcomes(case)
-    expected = "refused" if "refused" in found else to_pylist(rows)
-    assert found == [expected] * len(READERS)
+    results = outcomes(case)
+    expected = "refused" if "refused" in results else to_pylist(rows)
+    assert results == [expected] * len(READERS)
 
 
 @pytest.mark.parametrize("metadata", [None, {"pandas": "{}"}], ids=["plain", "metadata"])

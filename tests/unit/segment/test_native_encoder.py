@@ -139,7 +139,7 @@ def polars_rows(file: bytes) -> str:
 
 
 def schema_of(*types: pa.DataType, nullable: bool = True) -> pa.Schema:
-    return pa.schema([pa.field(f"f{i}", each, nullable) for i, each in enumerate(types)])
+    return pa.schema([pa.field(f"f{i}", arrow, nullable) for i, arrow in enumerate(types)])
 
 
 # --- any types ------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ def fields(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, bool, st.Searc
 @given(st.data())
 def test_any_rows_of_any_types_are_read_back(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(fields(), min_size=1, max_size=3))
-    schema = pa.schema([pa.field(f"f{i}", *each[:2]) for i, each in enumerate(drawn)])
-    row = st.fixed_dictionaries({f"f{i}": each[2] for i, each in enumerate(drawn)})
+    schema = pa.schema([pa.field(f"f{i}", *column[:2]) for i, column in enumerate(drawn)])
+    row = st.fixed_dictionaries({f"f{i}": column[2] for i, column in enumerate(drawn)})
     rows = data.draw(st.lists(row, min_size=1, max_size=30))
     pair = Pair(schema)
     pair.check(rows)

@@ -30,7 +30,7 @@ from columnar_kafka.segment.parquet.page_walk import footer_bytes
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/segment-format.md").read_text(encoding="utf-8")
 V1 = json.loads((ROOT / "schemas/segment-v1.json").read_text(encoding="utf-8"))
-HEADERS = {each["name"]: each for each in V1["headers"]}
+HEADERS = {header["name"]: header for header in V1["headers"]}
 MEMBERS = V1["kafka_column"]["members"]
 GOOD = SegmentHeader(
     rows=3, segment="p-0", schema="0" * 32, timestamp_min=-5, timestamp_max=5, schema_id=4
@@ -134,8 +134,8 @@ def test_the_pages_message_is_that_of_the_data() -> None:
 
 
 def test_the_pages_compressions_are_those_of_the_data() -> None:
-    [found] = re.findall(r"^- Compression (.*?);", PAGE, re.MULTILINE)
-    assert re.findall("[a-z0-9]{3,}", re.sub(r"\(.*?\)|or", "", found)) == V1["compressions"]
+    [text] = re.findall(r"^- Compression (.*?);", PAGE, re.MULTILINE)
+    assert re.findall("[a-z0-9]{3,}", re.sub(r"\(.*?\)|or", "", text)) == V1["compressions"]
 
 
 @pytest.mark.parametrize(
@@ -172,17 +172,17 @@ def test_a_member_of_the_kafka_column_has_these_fields(member: str) -> None:
         V1["kafka_column"]["name"],
         V1["kafka_column"]["nullable"],
     )
-    found = [
-        {"name": each.name, "arrow": str(each.type), "nullable": each.nullable}
-        for each in column.type
+    described = [
+        {"name": field.name, "arrow": str(field.type), "nullable": field.nullable}
+        for field in column.type
     ]
-    assert found == MEMBERS[member]
+    assert described == MEMBERS[member]
 
 
 def test_all_members_stand_in_the_order_of_the_data() -> None:
     column = KafkaColumn(METADATA_MEMBERS).field
     expected = [field["name"] for fields in MEMBERS.values() for field in fields]
-    assert [each.name for each in column.type] == expected
+    assert [field.name for field in column.type] == expected
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_the_pages_table_of_headers_is_the_data() -> None:
         r"^\| `(columnar\.[a-z0-9.]+)` \| (yes|no) \| `(.+?)` \| ", PAGE, flags=re.MULTILINE
     )
     assert [(name, footer, pattern.replace("\\|", "|")) for name, footer, pattern in rows] == [
-        (each["name"], "yes" if each["in_footer"] else "no", each["pattern"])
-        for each in V1["headers"]
+        (header["name"], "yes" if header["in_footer"] else "no", header["pattern"])
+        for header in V1["headers"]
     ]
 
 
@@ -217,9 +217,9 @@ def test_the_pages_parquet_schema_is_what_is_written() -> None:
     pq.write_table(table, out)
     text = str(pq.ParquetFile(out).schema)
     text = re.sub(r" field_id=-1|, is_from_converted_type=\w+|, force_set_\w+=\w+", "", text)
-    found = re.search(r"  (required group _kafka \{.*^  \})", text, flags=re.MULTILINE | re.DOTALL)
-    assert found is not None
-    assert re.sub(r"^  ", "", found[1], flags=re.MULTILINE) in PAGE
+    match = re.search(r"  (required group _kafka \{.*^  \})", text, flags=re.MULTILINE | re.DOTALL)
+    assert match is not None
+    assert re.sub(r"^  ", "", match[1], flags=re.MULTILINE) in PAGE
 
 
 def _kafka_row() -> dict[str, Any]:
@@ -233,9 +233,9 @@ def example() -> tuple[pa.Schema, str, str]:
         r"^```(?:python|text)\n(.*?)^```", after, flags=re.MULTILINE | re.DOTALL
     )
     user = eval(code, {"pa": pa})  # the page is ours
-    found = re.search(r"^columnar\.schema = ([0-9a-f]{32})$", after, flags=re.MULTILINE)
-    assert found is not None
-    return KafkaColumn(["id", "timestamp"]).schema(user), text, found[1]
+    match = re.search(r"^columnar\.schema = ([0-9a-f]{32})$", after, flags=re.MULTILINE)
+    assert match is not None
+    return KafkaColumn(["id", "timestamp"]).schema(user), text, match[1]
 
 
 def test_the_worked_example() -> None:
@@ -250,8 +250,8 @@ def test_the_pages_words_for_types_are_the_codes() -> None:
     table = PAGE.split("Types have these names and no others:")[1].split("Other layouts")[0]
     words = set(re.findall(r"`([^`]+)`", table))
     expected = {
-        re.search(r'^0 "f" (.+)\?$', canonical(pa.schema([("f", each)])), flags=re.MULTILINE)[1]
-        for each in TYPES
+        re.search(r'^0 "f" (.+)\?$', canonical(pa.schema([("f", kind)])), flags=re.MULTILINE)[1]
+        for kind in TYPES
     }
     assert words == expected
 
@@ -331,7 +331,7 @@ def test_whatever_else_differs_changes_the_fingerprint(changed: pa.Schema) -> No
 
 
 LEAVES = st.sampled_from(
-    [*(each for each in TYPES if not pa.types.is_nested(each) and each not in NARROW),
+    [*(kind for kind in TYPES if not pa.types.is_nested(kind) and kind not in NARROW),
      *storable("decimal32", 9, 2), *storable("decimal64", 18, 2), pa.timestamp("ms"),
      pa.string_view(), pa.dictionary(pa.int8(), pa.string()), pa.timestamp("us", "+01:30")]
 )  # fmt: skip
@@ -344,13 +344,13 @@ def fields(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.Field]
 
 
 def nested(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
-    each = fields(types)
+    child = fields(types)
     return st.one_of(
-        each.map(pa.list_),
-        each.map(pa.large_list),
-        st.builds(pa.list_, each, st.integers(1, 3)),
-        st.lists(each, min_size=1, max_size=3, unique_by=lambda field: field.name).map(pa.struct),
-        st.builds(pa.map_, st.just(pa.string()), each),
+        child.map(pa.list_),
+        child.map(pa.large_list),
+        st.builds(pa.list_, child, st.integers(1, 3)),
+        st.lists(child, min_size=1, max_size=3, unique_by=lambda field: field.name).map(pa.struct),
+        st.builds(pa.map_, st.just(pa.string()), child),
     )
 
 
@@ -374,10 +374,10 @@ def test_the_text_can_be_taken_from_the_file(columns: list[pa.Field], notes: Any
     with pq.ParquetWriter(out, written) as writer:
         writer.write_table(written.empty_table())
         writer.add_key_value_metadata(GOOD.footer())
-    found = pq.ParquetFile(out).schema_arrow
-    if needs_help(found):
-        found = declared_schema(footer_bytes(out.getvalue()), found)
-    assert canonical(found) == canonical(written)
+    read = pq.ParquetFile(out).schema_arrow
+    if needs_help(read):
+        read = declared_schema(footer_bytes(out.getvalue()), read)
+    assert canonical(read) == canonical(written)
 
 
 def test_a_schema_taken_from_a_segment_does_not_bring_its_footer_along() -> None:
@@ -389,5 +389,5 @@ def test_a_schema_taken_from_a_segment_does_not_bring_its_footer_along() -> None
 def test_a_files_codec_is_the_configured_one(name: str) -> None:
     batch = pa.record_batch({"n": [1, 2, 3]})
     data = ParquetEncoder(name).encode(batch, {})
-    found = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(0).compression
-    assert found == {"none": "UNCOMPRESSED"}.get(name, name.upper())
+    codec = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(0).compression
+    assert codec == {"none": "UNCOMPRESSED"}.get(name, name.upper())

@@ -29,13 +29,13 @@ def verify(of: Sent, how: Any) -> bool:
 
 def refused(how: Any) -> list[str]:
     """Verify all forged segments; return the kinds of those that are refused."""
-    found = []
-    for kind, each in FORGED:
+    kinds = []
+    for kind, segment in FORGED:
         try:
-            verify(each, how)
+            verify(segment, how)
         except SegmentError:
-            found.append(kind)
-    return found
+            kinds.append(kind)
+    return kinds
 
 
 @pytest.fixture(autouse=True)

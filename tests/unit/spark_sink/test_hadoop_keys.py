@@ -14,9 +14,9 @@ def options(**s3a: str) -> dict[str, str]:
     """Return the options that a Spark with these keys gives, without their prefix."""
     config = {"spark.hadoop.fs.s3a." + key.replace("_", "."): value for key, value in s3a.items()}
     spark: Any = SimpleNamespace(conf=config)
-    found = spark_sink.storage_options(spark)
-    assert all(key.startswith("table.storage.aws_") for key in found)
-    return {key.removeprefix("table.storage.aws_"): value for key, value in found.items()}
+    prefixed = spark_sink.storage_options(spark)
+    assert all(key.startswith("table.storage.aws_") for key in prefixed)
+    return {key.removeprefix("table.storage.aws_"): value for key, value in prefixed.items()}
 
 
 def test_what_spark_does_not_know_is_left_to_the_environment() -> None:
@@ -35,7 +35,7 @@ def test_credentials_and_region_keep_their_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("s3a", "found"),
+    ("s3a", "expected"),
     [
         ({"endpoint": "s3.example.org"}, {"endpoint_url": "https://s3.example.org"}),
         (
@@ -50,5 +50,5 @@ def test_credentials_and_region_keep_their_values() -> None:
         ({"path_style_access": "false"}, {"virtual_hosted_style_request": "true"}),
     ],
 )
-def test_endpoints_are_urls(s3a: dict[str, str], found: dict[str, str]) -> None:
-    assert options(**s3a) == found
+def test_endpoints_are_urls(s3a: dict[str, str], expected: dict[str, str]) -> None:
+    assert options(**s3a) == expected

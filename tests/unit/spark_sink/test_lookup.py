@@ -55,5 +55,5 @@ def test_an_admin_client_connects_as_the_consumers_do(monkeypatch: pytest.Monkey
         "sasl.username": "u",
     }
     mine = {"enable.auto.commit": "false", "fetch.min.bytes": "1", "isolation.level": "x"}
-    found = topic_id.admin_client(settings | mine)
-    assert found == settings | {"log_level": 4, "allow.auto.create.topics": False}
+    config = topic_id.admin_client(settings | mine)
+    assert config == settings | {"log_level": 4, "allow.auto.create.topics": False}

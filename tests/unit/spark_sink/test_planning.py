@@ -36,7 +36,7 @@ def offsets(**topics: list[int]) -> Offsets:
     """Return the offsets of topics, by partition."""
     return Offsets(
         dict.fromkeys(topics, IDS),
-        {(topic, n): at for topic, each in topics.items() for n, at in enumerate(each)},
+        {(topic, n): at for topic, of_topic in topics.items() for n, at in enumerate(of_topic)},
     )
 
 
@@ -65,10 +65,10 @@ def test_a_checkpoint_of_sparks_own_source_goes_on_without_ids() -> None:
 def test_the_end_of_a_first_batch_says_where_it_began() -> None:
     """Whatever Spark was answered when it asked for the start again."""
     end = offsets(t=[5, 2]).started_at({("t", 0): 3, ("t", 1): 0})
-    found = end.to_json()
-    assert found["t"]["next"] == {"0": 5, "1": 2}
-    assert found["t"]["start"] == {"0": 3, "1": 0}
-    again = Offsets.from_json(found)
+    saved = end.to_json()
+    assert saved["t"]["next"] == {"0": 5, "1": 2}
+    assert saved["t"]["start"] == {"0": 3, "1": 0}
+    again = Offsets.from_json(saved)
     assert again == end
     asked = offsets(t=[9, 9, 9]).started_at(offsets(t=[9, 9, 9]).next)
     began = batch_start(asked, again, may_follow=False, fail=True)
@@ -98,7 +98,7 @@ def test_a_first_batch_that_would_be_empty_began_earlier() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "saved",
     [
         7,
         [3],
@@ -108,14 +108,14 @@ def test_a_first_batch_that_would_be_empty_began_earlier() -> None:
         {"t": {"0": None}},
     ],
 )
-def test_a_checkpoint_of_another_source_is_refused(found: Any) -> None:
+def test_a_checkpoint_of_another_source_is_refused(saved: Any) -> None:
     with pytest.raises(ConfigError, match=r"not those of Kafka's topics: .* checkpointLocation"):
-        Offsets.from_json(found)
+        Offsets.from_json(saved)
 
 
 def test_a_batch_starts_where_the_last_one_ended_and_new_partitions_at_their_first() -> None:
-    found = following(offsets(t=[3]), offsets(t=[5, 7], u=[1]), from_zero, fail=True)
-    assert found == {("t", 0): 3, ("t", 1): 0, ("u", 0): 0}
+    starts = following(offsets(t=[3]), offsets(t=[5, 7], u=[1]), from_zero, fail=True)
+    assert starts == {("t", 0): 3, ("t", 1): 0, ("u", 0): 0}
     assert following(offsets(t=[3]), offsets(t=[5]), no_new, fail=True) == {("t", 0): 3}
 
 
@@ -189,29 +189,29 @@ def test_batches_of_a_limited_size_reach_the_end(
         if start == end:
             return
         after = limited(start, end, most)
-        assert all(start[each] <= after[each] <= end[each] for each in end)
-        assert 0 < sum(after[each] - start[each] for each in end) <= most + len(partitions)
+        assert all(start[place] <= after[place] <= end[place] for place in end)
+        assert 0 < sum(after[place] - start[place] for place in end) <= most + len(partitions)
         start = after
     raise AssertionError("no end")
 
 
 def test_only_partitions_with_messages_become_ranges() -> None:
     end = offsets(t=[5, 2], u=[1])
-    found = ranges({("t", 0): 3, ("t", 1): 2, ("u", 0): 4}, end, {("t", 0): 9})
-    assert found == [OffsetRange("t", 0, 3, 5, "cluster", "id", latest=9)]
+    planned = ranges({("t", 0): 3, ("t", 1): 2, ("u", 0): 4}, end, {("t", 0): 9})
+    assert planned == [OffsetRange("t", 0, 3, 5, "cluster", "id", latest=9)]
 
 
 def sized(*sizes: int) -> list[OffsetRange]:
     return [OffsetRange("t", n, 10, 10 + size, None, None, 99) for n, size in enumerate(sizes)]
 
 
-def shape(found: list[OffsetRange]) -> list[tuple[int, int, int]]:
-    return [(each.partition, each.start, each.end) for each in found]
+def shape(parts: list[OffsetRange]) -> list[tuple[int, int, int]]:
+    return [(part.partition, part.start, part.end) for part in parts]
 
 
 def test_large_ranges_are_cut_until_there_are_enough_and_small_ones_are_left() -> None:
-    found = split(sized(2, 90), 4, None)
-    assert shape(found) == [(0, 10, 12), (1, 10, 40), (1, 40, 70), (1, 70, 100)]
+    parts = split(sized(2, 90), 4, None)
+    assert shape(parts) == [(0, 10, 12), (1, 10, 40), (1, 40, 70), (1, 70, 100)]
     assert split(sized(2, 90), 2, None) == sized(2, 90)
     assert shape(split(sized(2), 5, None)) == [(0, 10, 11), (0, 11, 12)]
 
@@ -233,7 +233,7 @@ def test_no_range_is_larger_than_asked_for() -> None:
 def test_the_parts_of_a_range_are_the_range(
     sizes: list[int], least: int | None, most: int | None
 ) -> None:
-    found = split(sized(*sizes), least, most)
-    there = [(each.partition, at) for each in found for at in range(each.start, each.end)]
+    parts = split(sized(*sizes), least, most)
+    there = [(part.partition, at) for part in parts for at in range(part.start, part.end)]
     assert there == [(n, at) for n, size in enumerate(sizes) for at in range(10, 10 + size)]
-    assert all(each.end - each.start <= (most or 30) for each in found)
+    assert all(part.end - part.start <= (most or 30) for part in parts)

@@ -40,8 +40,8 @@ def test_a_process_without_a_handler_writes_to_stderr(caplog: pytest.LogCaptureF
     assert caplog.messages == ["batch 1: one"]
     calls = "log_line('batch 1: one'); log_line('batch 2: two')"
     code = f"from spark_sink.reporting import log_line; {calls}"
-    found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert [line[17:] for line in found.stderr.splitlines()] == [
+    completed = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [line[17:] for line in completed.stderr.splitlines()] == [
         " INFO spark_sink: batch 1: one",
         " INFO spark_sink: batch 2: two",
     ]

@@ -139,8 +139,8 @@ def test_another_output_mode_than_append_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("names", "missing"),
-    [(NEEDED, each) for each in NEEDED]
-    + [(RANGE, each) for each in RANGE if each not in ("start", "end")],
+    [(NEEDED, name) for name in NEEDED]
+    + [(RANGE, name) for name in RANGE if name not in ("start", "end")],
 )
 def test_a_column_that_is_missing_is_named(names: tuple[str, ...], missing: str) -> None:
     schema = columns(*(name for name in names if name != missing))

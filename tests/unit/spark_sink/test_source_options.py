@@ -52,7 +52,7 @@ def test_topics_that_cannot_be_meant_are_refused(options: dict[str, str], messag
 def test_topics_are_a_list_a_pattern_or_partitions() -> None:
     assert topics(subscribe="a, b,a").subscription.topics == ("a", "b")
     pattern = topics(subscribePattern="flights.*").subscription
-    assert [pattern.matches(each) for each in ("flights", "flights-2", "my-flights")] == [
+    assert [pattern.matches(topic) for topic in ("flights", "flights-2", "my-flights")] == [
         True,
         True,
         False,
@@ -162,20 +162,20 @@ def test_a_stream_starts_at_the_latest_and_a_batch_at_the_earliest() -> None:
 
 
 def test_times_go_before_offsets_and_one_time_before_many() -> None:
-    each = '{"t": {"0": 5}}'
-    found = parse(
-        startingOffsets="earliest", startingOffsetsByTimestamp=each, startingTimestamp="7"
+    times = '{"t": {"0": 5}}'
+    parsed = parse(
+        startingOffsets="earliest", startingOffsetsByTimestamp=times, startingTimestamp="7"
     )
-    assert (found.starting.everywhere, found.starting.by_time) == (7, True)
-    found = parse(startingOffsets="earliest", startingOffsetsByTimestamp=each)
-    assert (found.starting.each, found.starting.by_time) == ({("t", 0): 5}, True)
+    assert (parsed.starting.everywhere, parsed.starting.by_time) == (7, True)
+    parsed = parse(startingOffsets="earliest", startingOffsetsByTimestamp=times)
+    assert (parsed.starting.each, parsed.starting.by_time) == ({("t", 0): 5}, True)
 
 
 def test_a_time_that_no_message_has_is_an_error_at_the_start_and_the_latest_at_the_end() -> None:
-    found = parse(streaming=False, startingTimestamp="7", endingTimestamp="9")
-    assert (found.starting.unmatched, found.ending.unmatched) == ("error", "latest")
-    found = parse(startingTimestamp="7", startingOffsetsByTimestampStrategy="latest")
-    assert found.starting.unmatched == "latest"
+    parsed = parse(streaming=False, startingTimestamp="7", endingTimestamp="9")
+    assert (parsed.starting.unmatched, parsed.ending.unmatched) == ("error", "latest")
+    parsed = parse(startingTimestamp="7", startingOffsetsByTimestampStrategy="latest")
+    assert parsed.starting.unmatched == "latest"
 
 
 def test_offsets_must_be_of_all_partitions_and_of_no_other() -> None:
@@ -195,11 +195,15 @@ def test_a_delay_is_given_as_spark_gives_it(text: str, seconds: float) -> None:
 
 
 def test_what_is_not_set_has_sparks_defaults() -> None:
-    found: Any = parse()
-    assert (found.mode, found.headers, found.fail_on_data_loss) == (SourceMode.SEGMENTS, True, True)
-    assert (found.max_offsets, found.min_offsets, found.max_delay) == (None, None, 900)
-    assert (found.min_partitions, found.max_records, found.poll_timeout) == (None, None, 120)
-    assert (found.retries, found.retry_interval) == (3, 0.01)
+    parsed: Any = parse()
+    assert (parsed.mode, parsed.headers, parsed.fail_on_data_loss) == (
+        SourceMode.SEGMENTS,
+        True,
+        True,
+    )
+    assert (parsed.max_offsets, parsed.min_offsets, parsed.max_delay) == (None, None, 900)
+    assert (parsed.min_partitions, parsed.max_records, parsed.poll_timeout) == (None, None, 120)
+    assert (parsed.retries, parsed.retry_interval) == (3, 0.01)
 
 
 def test_every_option_has_its_row_in_the_documentation() -> None:

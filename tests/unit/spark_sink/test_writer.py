@@ -112,9 +112,9 @@ def test_what_kafka_has_deleted_before_it_landed_is_said(
 
     monkeypatch.setattr(gaps, "StockConsumer", Trimmed)
     put(lake.table(), [0])
-    found = staged(lake.table(), [5])
+    result = staged(lake.table(), [5])
     with pytest.raises(NotLandedError, match=r"^t\[0\]: Kafka has deleted .* before offset 4"):
-        gaps.refuse_gaps({}, lake.table().fences(), [found])
+        gaps.refuse_gaps({}, lake.table().fences(), [result])
 
 
 def test_where_the_table_cannot_be_read_any_more_the_staged_files_are_removed(
@@ -188,7 +188,7 @@ def test_a_message_that_was_set_aside_leaves_no_gap(
     put(table, [0])
     plain = [replace(numbered(offset), headers=None) for offset in range(1, 3)]
     planner = Planner(fences=table.fences(), generations=GENERATIONS)
-    found = stage([*plain, numbered(3)], table=table, planner=planner, rules=Rules(plain="skip"))
-    gaps.refuse_gaps({}, table.fences(), [found])
+    result = stage([*plain, numbered(3)], table=table, planner=planner, rules=Rules(plain="skip"))
+    gaps.refuse_gaps({}, table.fences(), [result])
     with pytest.raises(AskedError):
-        gaps.refuse_gaps({}, table.fences(), [replace(found, set_aside=())])
+        gaps.refuse_gaps({}, table.fences(), [replace(result, set_aside=())])

@@ -327,10 +327,10 @@ def consumer(kafka: MemoryKafka) -> MemoryConsumer:
 
 
 def taken(consumer: MemoryConsumer) -> list[bytes | None]:
-    found = []
+    contents = []
     while (message := consumer.poll(0)) is not None:
-        found.append(message.value())
-    return found
+        contents.append(message.value())
+    return contents
 
 
 def test_partitions_take_turns_each_in_order(kafka: MemoryKafka, consumer: MemoryConsumer) -> None:
@@ -343,12 +343,12 @@ def test_partitions_take_turns_each_in_order(kafka: MemoryKafka, consumer: Memor
 def test_a_poll_that_waits_is_woken_by_a_message(
     kafka: MemoryKafka, consumer: MemoryConsumer
 ) -> None:
-    found: list[Any] = []
-    polling = threading.Thread(target=lambda: found.append(consumer.poll(-1)))
+    messages: list[Any] = []
+    polling = threading.Thread(target=lambda: messages.append(consumer.poll(-1)))
     polling.start()
     kafka.append("t", 1, b"v")
     polling.join(60)
-    assert [message.value() for message in found] == [b"v"]
+    assert [message.value() for message in messages] == [b"v"]
 
 
 @pytest.mark.parametrize(
@@ -507,10 +507,10 @@ def test_commits_keep_their_metadata_and_are_the_groups(
     kafka: MemoryKafka, consumer: MemoryConsumer
 ) -> None:
     done = consumer.commit([TopicPartition("t", 1, 4, "1:3:p-0")], asynchronous=False)
-    assert [(each.offset, each.metadata) for each in done] == [(4, "1:3:p-0")]
+    assert [(place.offset, place.metadata) for place in done] == [(4, "1:3:p-0")]
     asked = [TopicPartition("t", 0), TopicPartition("t", 1)]
-    found = [(each.offset, each.metadata) for each in consumer.committed(asked, 1)]
-    assert found == [(-1001, None), (4, "1:3:p-0")]
+    committed = [(place.offset, place.metadata) for place in consumer.committed(asked, 1)]
+    assert committed == [(-1001, None), (4, "1:3:p-0")]
     others = MemoryConsumer(kafka, "other").committed(asked, 1)
     assert [other.offset for other in others] == [-1001, -1001]
 
@@ -531,7 +531,10 @@ def test_the_coordinator_can_fail(consumer: MemoryConsumer) -> None:
 
 
 def test_the_assignment_is_told(consumer: MemoryConsumer) -> None:
-    assert [(each.topic, each.partition) for each in consumer.assignment()] == [("t", 0), ("t", 1)]
+    assert [(place.topic, place.partition) for place in consumer.assignment()] == [
+        ("t", 0),
+        ("t", 1),
+    ]
     assert repr(consumer) == "<MemoryConsumer of 'g': 2 partitions, 0 paused>"
 
 
@@ -596,14 +599,14 @@ def test_a_member_that_does_not_poll_keeps_the_others_waiting(kafka: MemoryKafka
     assert other.assignment() == []
     one.poll(0)
     other.poll(0)
-    assert [each.assignment()[0].partition for each in (one, other)] == [0, 1]
+    assert [member.assignment()[0].partition for member in (one, other)] == [0, 1]
 
 
 def test_a_member_that_was_expelled_leaves_without_another_rebalance(kafka: MemoryKafka) -> None:
     one, other = MemoryConsumer(kafka, "g"), MemoryConsumer(kafka, "g")
-    for each in (one, other):
-        each.subscribe(["t"])
-        each.poll(0)
+    for member in (one, other):
+        member.subscribe(["t"])
+        member.poll(0)
     one.poll(0)
     other.poll(0)
     one.expel()
@@ -611,7 +614,7 @@ def test_a_member_that_was_expelled_leaves_without_another_rebalance(kafka: Memo
     before = other.membership.group.generation
     one.close()
     assert other.membership.group.generation == before
-    assert [each.partition for each in other.assignment()] == [0, 1]
+    assert [place.partition for place in other.assignment()] == [0, 1]
 
 
 def test_new_partitions_of_a_topic_are_shared_out(kafka: MemoryKafka) -> None:
@@ -621,8 +624,8 @@ def test_new_partitions_of_a_topic_are_shared_out(kafka: MemoryKafka) -> None:
     kafka.create_topic("t", 3)
     kafka.create_topic("t2")
     consumer.poll(0)
-    found = [(each.topic, each.partition) for each in consumer.assignment()]
-    assert found == [("t", 0), ("t", 1), ("t", 2), ("t2", 0)]
+    places = [(place.topic, place.partition) for place in consumer.assignment()]
+    assert places == [("t", 0), ("t", 1), ("t", 2), ("t2", 0)]
 
 
 def test_a_callback_that_raises_leaves_the_group_as_it_should_be(kafka: MemoryKafka) -> None:
@@ -644,7 +647,7 @@ def test_leaving_gives_back_at_the_next_poll(kafka: MemoryKafka) -> None:
     consumer.membership.unsubscribe()
     assert revoked == []
     consumer.poll(0)
-    assert [len(each) for each in revoked] == [2]
+    assert [len(partitions) for partitions in revoked] == [2]
     assert (consumer.assignment(), consumer.membership.id) == ([], None)
 
 
@@ -656,11 +659,11 @@ def test_what_is_stored_is_committed_once_the_interval_is_over(
     kafka.append("t", 0, b"0")
     consumer = MemoryConsumer(kafka, "g", auto_commit=5)
     consumer.assign([TopicPartition("t", 0, 0)])
-    found = []
+    offsets = []
     for clock.now in (100.0, 104.0, 105.0):
         consumer.poll(0)
-        found.append(kafka.committed("g", "t", 0).offset)
-    assert found == [OFFSET_INVALID, OFFSET_INVALID, 1]
+        offsets.append(kafka.committed("g", "t", 0).offset)
+    assert offsets == [OFFSET_INVALID, OFFSET_INVALID, 1]
 
 
 def test_closing_answers_the_commits_it_makes() -> None:

@@ -65,7 +65,7 @@ class Cluster:
         return self._add(self._producer({**self._servers, **quiet, **(config or {})}))
 
     def consumer(self, group: str | None = None, **config: Any) -> Any:
-        given = {key.replace("__", "."): each for key, each in config.items()}
+        given = {key.replace("__", "."): setting for key, setting in config.items()}
         own = {"group.id": group or self.name(), "auto.offset.reset": "earliest", "log_level": 0}
         return self._add(self._consumer({**self._servers, **own, **given}))
 
@@ -78,8 +78,8 @@ class Cluster:
         client.close()
 
     def close(self) -> None:
-        for each in self._made:
-            each.close()
+        for client in self._made:
+            client.close()
 
     def fill(self, topic: str, *values: bytes, partition: int = 0) -> None:
         producer = self.producer()
@@ -97,7 +97,7 @@ class Cluster:
         """All values that a new consumer finds in partition 0, up to its end."""
         consumer = self.consumer(enable__partition__eof=True, **config)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        return [each.value() for each in until_end(consumer)[:-1]]
+        return [message.value() for message in until_end(consumer)[:-1]]
 
 
 @pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.kafka)])
@@ -111,18 +111,18 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def taken(consumer: Any, count: int) -> list[Any]:
-    found = consumer.consume(count, 100)
-    assert len(found) == count
-    return found
+    messages = consumer.consume(count, 100)
+    assert len(messages) == count
+    return messages
 
 
 def until_end(consumer: Any) -> list[Any]:
     """What comes up to the event at the end of the one partition, that included."""
-    found = taken(consumer, 1)
-    while found[-1].error() is None:
-        found += taken(consumer, 1)
-    assert found[-1].error().code() == KafkaError._PARTITION_EOF
-    return found
+    messages = taken(consumer, 1)
+    while messages[-1].error() is None:
+        messages += taken(consumer, 1)
+    assert messages[-1].error().code() == KafkaError._PARTITION_EOF
+    return messages
 
 
 def settle(*consumers: Any, until: Callable[[], bool]) -> None:
@@ -137,8 +137,8 @@ def settle(*consumers: Any, until: Callable[[], bool]) -> None:
 
 
 def code(raised: pytest.ExceptionInfo[KafkaException]) -> int:
-    found: int = raised.value.args[0].code()
-    return found
+    number: int = raised.value.args[0].code()
+    return number
 
 
 def test_records_go_through_and_their_positions_are_those_of_their_reports(
@@ -160,12 +160,13 @@ def test_records_go_through_and_their_positions_are_those_of_their_reports(
     assert producer.flush(20) == 0
     consumer = cluster.consumer(**{"columnar.encoding": "parquet"})
     consumer.subscribe([topic])
-    found = taken(consumer, 3)
-    assert [(each.value(), each.key(), each.headers(), each.timestamp()) for each in found] == [
-        ({"n": n}, b"%d" % n, [("h", b"%d" % n)], (1, 1000 + n)) for n in range(3)
-    ]
-    assert reports == [(None, each.offset()) for each in found]
-    assert [each.offset() for each in found] == [pack(0, n, 3) for n in range(3)]
+    messages = taken(consumer, 3)
+    assert [
+        (message.value(), message.key(), message.headers(), message.timestamp())
+        for message in messages
+    ] == [({"n": n}, b"%d" % n, [("h", b"%d" % n)], (1, 1000 + n)) for n in range(3)]
+    assert reports == [(None, message.offset()) for message in messages]
+    assert [message.offset() for message in messages] == [pack(0, n, 3) for n in range(3)]
 
 
 def test_a_group_resumes_inside_a_segment(cluster: Cluster) -> None:
@@ -178,7 +179,7 @@ def test_a_group_resumes_inside_a_segment(cluster: Cluster) -> None:
     for expected in ([0, 1], [2, 3]):
         consumer = cluster.consumer(group, **{"columnar.encoding": "parquet"})
         consumer.subscribe([topic])
-        assert [each.value()["n"] for each in taken(consumer, 2)] == expected
+        assert [message.value()["n"] for message in taken(consumer, 2)] == expected
         consumer.close()
 
 
@@ -209,7 +210,7 @@ def test_aborted_messages_are_seen_by_read_uncommitted_alone(
         producer.flush(20)
         end(20)
     cluster.transactions_ended(topic)
-    read = {key.replace(".", "__"): each for key, each in config.items()}
+    read = {key.replace(".", "__"): setting for key, setting in config.items()}
     assert cluster.all_of(topic, **read) == [value(1)]
     uncommitted = cluster.all_of(topic, isolation__level="read_uncommitted", **read)
     assert uncommitted == [value(0), value(1)]
@@ -239,8 +240,8 @@ def test_an_open_transaction_is_where_read_committed_ends(cluster: Cluster) -> N
     # librdkafka up to 2.13.0 goes one too far after the event at the end (its issue 4844).
     is_real = not isinstance(consumer, ClientOnMemory)
     is_off = is_real and confluent_kafka.libversion()[1] < 0x020D0200
-    assert [each.offset for each in consumer.position([partition])] == [5 if is_off else 4]
-    assert [each.offset for each in consumer.commit(asynchronous=False)] == [5 if is_off else 4]
+    assert [place.offset for place in consumer.position([partition])] == [5 if is_off else 4]
+    assert [place.offset for place in consumer.commit(asynchronous=False)] == [5 if is_off else 4]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -259,7 +260,7 @@ def test_consumed_offsets_commit_with_the_transaction_or_not_at_all(
     at = consumer.position(consumer.assignment())
     producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), 20)
     (producer.commit_transaction if commits else producer.abort_transaction)(20)
-    assert [each.offset for each in consumer.committed(at, 20)] == [2 if commits else -1001]
+    assert [place.offset for place in consumer.committed(at, 20)] == [2 if commits else -1001]
 
 
 def test_positions_commit_with_the_transaction(cluster: Cluster) -> None:
@@ -282,7 +283,7 @@ def test_positions_commit_with_the_transaction(cluster: Cluster) -> None:
     consumer.close()
     again = cluster.consumer(group, **config)
     again.subscribe([topic])
-    assert [each.value() for each in taken(again, 1)] == [{"n": 2}]
+    assert [message.value() for message in taken(again, 1)] == [{"n": 2}]
 
 
 def test_a_transaction_has_its_order(cluster: Cluster) -> None:
@@ -297,13 +298,13 @@ def test_a_transaction_has_its_order(cluster: Cluster) -> None:
     }
 
     def refused() -> set[str]:
-        found = set()
+        names = set()
         for name in steps.keys() - allowed:
             with pytest.raises(KafkaException) as raised:
                 steps[name]()
             assert code(raised) == KafkaError._STATE
-            found.add(name)
-        return found
+            names.add(name)
+        return names
 
     allowed = {"init"}
     assert refused() == {"begin", "commit", "abort", "produce"}
@@ -350,12 +351,12 @@ def test_members_share_partitions_and_take_over(cluster: Cluster) -> None:
     one, other = cluster.consumer(group), cluster.consumer(group)
     one.subscribe([topic], **told("one"))
     settle(one, until=lambda: len(calls) == 1)
-    assert [each.partition for each in one.assignment()] == [0, 1]
+    assert [place.partition for place in one.assignment()] == [0, 1]
     other.subscribe([topic], **told("other"))
     settle(one, other, until=lambda: len(calls) == 4)
     assert calls[:2] == [("one", "assign", 2), ("one", "revoke", 2)]
     assert sorted(calls[2:]) == [("one", "assign", 1), ("other", "assign", 1)]
-    shares = [{each.partition for each in member.assignment()} for member in (one, other)]
+    shares = [{place.partition for place in member.assignment()} for member in (one, other)]
     assert sorted(map(tuple, shares)) == [(0,), (1,)]
     calls.clear()
     other.close()
@@ -375,16 +376,16 @@ def test_on_assign_may_choose_where_to_begin(cluster: Cluster) -> None:
         client.assign(partitions)
 
     consumer.subscribe([topic], on_assign=begin)
-    assert [each.value() for each in taken(consumer, 1)] == [b"2"]
+    assert [message.value() for message in taken(consumer, 1)] == [b"2"]
 
 
 def test_a_pattern_subscribes_to_all_topics_that_match(cluster: Cluster) -> None:
     name = cluster.name()
-    for each in (f"{name}-a", f"{name}-b", f"other-{name}"):
-        cluster.fill(cluster.create(each), each.encode())
+    for topic in (f"{name}-a", f"{name}-b", f"other-{name}"):
+        cluster.fill(cluster.create(topic), topic.encode())
     consumer = cluster.consumer()
     consumer.subscribe([f"^{name}-.*"])
-    values = [each.value() for each in taken(consumer, 2)]
+    values = [message.value() for message in taken(consumer, 2)]
     assert sorted(values) == [f"{name}-a".encode(), f"{name}-b".encode()]
 
 
@@ -410,8 +411,8 @@ def test_where_there_is_no_offset_the_configuration_decides(
     consumer = cluster.consumer(auto__offset__reset=reset)
     consumer.assign([TopicPartition(topic, 0, offset)])
     [first] = taken(consumer, 1)
-    found = first.value() if first.error() is None else first.error().code()
-    assert found == expected
+    outcome = first.value() if first.error() is None else first.error().code()
+    assert outcome == expected
 
 
 @pytest.mark.parametrize(
@@ -426,18 +427,18 @@ def test_an_assignment_begins_where_it_says_and_its_end_is_told(
     cluster.fill(topic, b"0", b"1", b"2")
     consumer = cluster.consumer(enable__partition__eof=True)
     consumer.assign([TopicPartition(topic, 0, offset)])
-    assert [each.offset() for each in until_end(consumer)] == expected
+    assert [message.offset() for message in until_end(consumer)] == expected
 
 
 def test_the_end_is_told_again_after_more_messages_and_after_a_seek(cluster: Cluster) -> None:
     topic = cluster.topic()
     consumer = cluster.consumer(enable__partition__eof=True)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    assert [each.offset() for each in until_end(consumer)] == [0]
+    assert [message.offset() for message in until_end(consumer)] == [0]
     cluster.fill(topic, b"0")
-    assert [each.offset() for each in until_end(consumer)] == [0, 1]
+    assert [message.offset() for message in until_end(consumer)] == [0, 1]
     consumer.seek(TopicPartition(topic, 0, 1))
-    assert [each.offset() for each in until_end(consumer)] == [1]
+    assert [message.offset() for message in until_end(consumer)] == [1]
 
 
 def test_seek_pause_and_position(cluster: Cluster) -> None:
@@ -447,15 +448,15 @@ def test_seek_pause_and_position(cluster: Cluster) -> None:
     consumer = cluster.consumer()
     first, second = TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)
     consumer.assign([first])
-    assert [each.value() for each in taken(consumer, 2)] == [b"a0", b"a1"]
-    assert [each.offset for each in consumer.position([first, second])] == [2, -1001]
+    assert [message.value() for message in taken(consumer, 2)] == [b"a0", b"a1"]
+    assert [place.offset for place in consumer.position([first, second])] == [2, -1001]
     consumer.seek(TopicPartition(topic, 0, 1))
-    assert [each.value() for each in taken(consumer, 1)] == [b"a1"]
+    assert [message.value() for message in taken(consumer, 1)] == [b"a1"]
     consumer.assign([first, second])
     consumer.pause([first])
-    assert [each.value() for each in taken(consumer, 1)] == [b"b0"]
+    assert [message.value() for message in taken(consumer, 1)] == [b"b0"]
     consumer.resume([first])
-    assert [each.value() for each in taken(consumer, 2)] == [b"a0", b"a1"]
+    assert [message.value() for message in taken(consumer, 2)] == [b"a0", b"a1"]
 
 
 def test_commits_and_what_there_is_to_commit(cluster: Cluster) -> None:
@@ -467,16 +468,16 @@ def test_commits_and_what_there_is_to_commit(cluster: Cluster) -> None:
         consumer.commit(asynchronous=False)
     assert code(raised) == KafkaError._NO_OFFSET
     [message] = taken(consumer, 1)
-    assert [each.offset for each in consumer.commit(asynchronous=False)] == [1]
+    assert [place.offset for place in consumer.commit(asynchronous=False)] == [1]
     with pytest.raises(KafkaException) as raised:
         consumer.commit(asynchronous=False)
     assert code(raised) == KafkaError._NO_OFFSET
     consumer.commit(offsets=[TopicPartition(topic, 0, 3, "mine")], asynchronous=False)
-    [found] = cluster.consumer(group).committed([TopicPartition(topic, 0)], 20)
-    assert (found.offset, found.metadata) == (3, "mine")
+    [committed] = cluster.consumer(group).committed([TopicPartition(topic, 0)], 20)
+    assert (committed.offset, committed.metadata) == (3, "mine")
     consumer.commit(message=message, asynchronous=False)
-    [found] = cluster.consumer(group).committed([TopicPartition(topic, 0)], 20)
-    assert (found.offset, found.metadata) == (1, None)
+    [committed] = cluster.consumer(group).committed([TopicPartition(topic, 0)], 20)
+    assert (committed.offset, committed.metadata) == (1, None)
 
 
 def test_auto_commit_is_done_when_partitions_go(cluster: Cluster) -> None:
@@ -485,8 +486,8 @@ def test_auto_commit_is_done_when_partitions_go(cluster: Cluster) -> None:
     with cluster.consumer(group) as consumer:
         consumer.subscribe([topic])
         taken(consumer, 1)
-    [found] = cluster.consumer(group).committed([TopicPartition(topic, 0)], 20)
-    assert found.offset == 1
+    [committed] = cluster.consumer(group).committed([TopicPartition(topic, 0)], 20)
+    assert committed.offset == 1
 
 
 def test_stored_offsets_are_what_is_committed(cluster: Cluster) -> None:
@@ -496,7 +497,7 @@ def test_stored_offsets_are_what_is_committed(cluster: Cluster) -> None:
     consumer.assign([TopicPartition(topic, 0, 0)])
     messages = taken(consumer, 2)
     consumer.store_offsets(message=messages[0])
-    assert [each.offset for each in consumer.commit(asynchronous=False)] == [1]
+    assert [place.offset for place in consumer.commit(asynchronous=False)] == [1]
 
 
 def test_times_are_looked_up(cluster: Cluster) -> None:
@@ -504,8 +505,8 @@ def test_times_are_looked_up(cluster: Cluster) -> None:
     cluster.fill(topic, b"0", b"1", b"2")
     consumer = cluster.consumer()
     for timestamp, offset in ((0, 0), (2000, 1), (2001, 2), (3001, OFFSET_END)):
-        [found] = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=20)
-        assert (timestamp, found.offset) == (timestamp, offset)
+        [place] = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=20)
+        assert (timestamp, place.offset) == (timestamp, offset)
 
 
 REFUSALS: dict[str, tuple[Callable[[Any, TopicPartition], Any], int]] = {
@@ -591,10 +592,10 @@ def test_a_batchs_callback_is_called_where_a_messages_own_is_none(cluster: Clust
 def test_topics_are_listed(cluster: Cluster) -> None:
     topic, unknown = cluster.topic(3), cluster.name()
     for client in (cluster.producer(), cluster.consumer()):
-        found = client.list_topics(topic, 20)
-        assert list(found.topics) == [topic]
-        assert sorted(found.topics[topic].partitions) == [0, 1, 2]
-        assert found.topics[topic].error is None
+        metadata = client.list_topics(topic, 20)
+        assert list(metadata.topics) == [topic]
+        assert sorted(metadata.topics[topic].partitions) == [0, 1, 2]
+        assert metadata.topics[topic].error is None
         assert topic in client.list_topics(timeout=20).topics
         if hasattr(confluent_kafka.Consumer, "cluster_id"):  # since 2.16
             assert isinstance(client.cluster_id(20), str)
@@ -605,14 +606,14 @@ def test_topics_are_listed(cluster: Cluster) -> None:
 def test_keys_go_to_the_same_partitions(cluster: Cluster) -> None:
     topic = cluster.topic(5)
     producer = cluster.producer()
-    found: dict[bytes, int] = {}
+    partitions: dict[bytes, int] = {}
     for n in range(20):
         key = b"%d" % n
         producer.produce(
-            topic, b"x", key, on_delivery=lambda _, m: found.update({m.key(): m.partition()})
+            topic, b"x", key, on_delivery=lambda _, m: partitions.update({m.key(): m.partition()})
         )
     producer.flush(20)
-    assert found == {b"%d" % n: confluent_kafka.consistent(b"%d" % n, 5) for n in range(20)}
+    assert partitions == {b"%d" % n: confluent_kafka.consistent(b"%d" % n, 5) for n in range(20)}
 
 
 # --- the fake alone -------------------------------------------------------------------------------
@@ -704,7 +705,9 @@ def test_there_is_no_thread_but_the_senders(fake: FakeKafka) -> None:
     producer = fake.Producer(PARQUET)
     consumer = fake.Consumer({"group.id": "g", **PARQUET})
     consumer.subscribe(["t"])
-    assert [each.name for each in set(threading.enumerate()) - before] == ["columnar-kafka-sender"]
+    assert [thread.name for thread in set(threading.enumerate()) - before] == [
+        "columnar-kafka-sender"
+    ]
     fake.close()
     assert set(threading.enumerate()) == before
     with pytest.raises(RuntimeError, match="Producer has been closed"):
@@ -744,8 +747,8 @@ def test_a_segment_that_cannot_be_read_is_one_message_with_its_error(fake: FakeK
     filled(fake, 1)
     [segment] = fake.messages("t")
     fake.append("t", value=b"garbage", headers=segment.headers())  # type: ignore[arg-type]
-    found = fake.records("t")
-    assert [each.error() is None for each in found] == [True, False]
+    records = fake.records("t")
+    assert [record.error() is None for record in records] == [True, False]
 
 
 def test_records_without_a_key_take_partitions_in_turns(fake: FakeKafka) -> None:
@@ -906,12 +909,12 @@ def test_a_waiting_consumer_is_woken_by_a_record(fake: FakeKafka) -> None:
     fake.create_topic("t")
     consumer = fake.Consumer({"group.id": "g", "auto.offset.reset": "earliest", **PARQUET})
     consumer.subscribe(["t"])
-    found: list[Any] = []
-    polling = threading.Thread(target=lambda: found.extend(consumer.consume(1, 30)))
+    messages: list[Any] = []
+    polling = threading.Thread(target=lambda: messages.extend(consumer.consume(1, 30)))
     polling.start()
     filled(fake, 1)
     polling.join(30)
-    assert [each.value() for each in found] == [{"n": 1}]
+    assert [message.value() for message in messages] == [{"n": 1}]
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -924,7 +927,7 @@ def test_the_pages_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     page = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", page)
     exec(compile("".join(blocks), PAGE.name, "exec"), page.__dict__)
-    tests = [var for name, var in vars(page).items() if name.startswith("test_")]
+    tests = [member for name, member in vars(page).items() if name.startswith("test_")]
     assert len(tests) == 3
     for test in tests:
         with pytest.MonkeyPatch.context() as patch:
