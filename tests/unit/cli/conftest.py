@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     """Five rows in three segments."""
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with FakeKafka() as kafka:
         ingest_from(kafka, monkeypatch)
         monkeypatch.setattr(audit, "StockConsumer", kafka.Consumer)
-        for each in ingestor, audit:
-            monkeypatch.setattr(each, "generation", lambda *_: ("cluster", "id"))
+        for module in ingestor, audit:
+            monkeypatch.setattr(module, "generation", lambda *_: ("cluster", "id"))
         with kafka.Producer({"columnar.encoding": "parquet", "columnar.segment.rows": 2}) as sender:
             sender.set_schema("t", pa.schema([("n", pa.int64())]))
             for n in range(5):

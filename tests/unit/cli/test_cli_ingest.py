@@ -56,7 +56,7 @@ def test_every_format_and_layout_can_be_named(tmp_path: Path) -> None:
     assert invoke(*INGEST, str(tmp_path / "delta"), "--format", "delta", *done).exit_code == 0
     assert len(DeltaTable(str(tmp_path / "delta")).file_uris()) == 3
     catalog = [f"uri=sqlite:///{tmp_path}/catalog.db", f"warehouse=file://{tmp_path}", "type=sql"]
-    options = [text for each in catalog for text in ("--catalog", each)]
+    options = [text for setting in catalog for text in ("--catalog", setting)]
     assert invoke(*INGEST, "lake.t", "--format", "iceberg", *options, *done).exit_code == 0
     assert len(list(tmp_path.glob("lake/t/data/t/*.parquet"))) == 3
 

@@ -32,9 +32,9 @@ def with_headers(*pairs: tuple[str | None, bytes | None]) -> Row:
 def test_equal_tables_are_equal_in_any_order_and_any_chunks() -> None:
     other = ROW | {"n": 2}
     chunks = pa.concat_tables([table(other), table(), table(ROW)])
-    found = compare(table(ROW, other), chunks)
-    assert found.equal
-    assert str(found) == "2 records, equal"
+    comparison = compare(table(ROW, other), chunks)
+    assert comparison.equal
+    assert str(comparison) == "2 records, equal"
 
 
 def test_nothing_equals_nothing() -> None:

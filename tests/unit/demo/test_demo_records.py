@@ -55,13 +55,13 @@ def test_a_record_has_the_flights_values_key_time_and_headers(made: pa.Table) ->
 
 
 def test_a_flight_without_a_tail_number_has_no_key(made: pa.Table) -> None:
-    keyless = [each for part in records.iterate(made) for each in part if each.key is None]
+    keyless = [record for part in records.iterate(made) for record in part if record.key is None]
     assert len(keyless) == 5
-    assert all(each.value["tailnum"] is None for each in keyless)
+    assert all(record.value["tailnum"] is None for record in keyless)
 
 
 def test_what_is_iterated_comes_back_equal_from_messages(made: pa.Table) -> None:
-    messages = [to_message(each) for part in records.iterate(made) for each in part]
+    messages = [to_message(record) for part in records.iterate(made) for record in part]
     assert compare(made, records.from_messages(messages)).equal
 
 
@@ -110,8 +110,8 @@ def test_the_brokers_time_is_not_the_records(made: pa.Table) -> None:
 
 
 def test_missing_and_empty_headers_are_kept_apart(made: pa.Table) -> None:
-    found = records.from_messages([to_message(first(made), headers=None)])
-    assert found["_headers"].to_pylist() == [None]
+    table = records.from_messages([to_message(first(made), headers=None)])
+    assert table["_headers"].to_pylist() == [None]
 
 
 def as_landed(made: pa.Table) -> pa.Table:
@@ -154,11 +154,11 @@ def test_the_avro_schema_describes_the_flights(made: pa.Table) -> None:
     text = records.avro_schema()
     assert RecordSchema.parse(text).arrow.types == flights.SCHEMA.types
     assert RecordSchema.parse(text).arrow.names == flights.SCHEMA.names
-    rows = [each.value for part in records.iterate(made) for each in part]
+    rows = [record.value for part in records.iterate(made) for record in part]
     assert fastavro.validation.validate_many(rows, json.loads(text), strict=True)
 
 
 def test_a_table_without_its_positions_differs_in_every_record(made: pa.Table) -> None:
-    found = lake.check(made, made.select(flights.SCHEMA.names))
-    assert (found.missing, found.unexpected) == (made.num_rows, made.num_rows)
-    assert "the lake's columns are" in found.examples[0]
+    comparison = lake.check(made, made.select(flights.SCHEMA.names))
+    assert (comparison.missing, comparison.unexpected) == (made.num_rows, made.num_rows)
+    assert "the lake's columns are" in comparison.examples[0]

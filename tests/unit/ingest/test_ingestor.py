@@ -241,11 +241,11 @@ def test_a_start_that_another_process_has_committed_meanwhile_stays(
     at_times = kafka.Consumer.offsets_for_times
 
     def overtaken(self: Any, *arguments: Any) -> Any:
-        found = at_times(self, *arguments)
+        offsets = at_times(self, *arguments)
         monkeypatch.setattr(kafka.Consumer, "offsets_for_times", at_times)
         ingest(DirectoryLake(lake.root.parent / "never").table(), start="latest")
         send(kafka, range(2, 4))
-        return found
+        return offsets
 
     monkeypatch.setattr(kafka.Consumer, "offsets_for_times", overtaken)
     ingest(lake.table(), start="latest")
@@ -318,7 +318,7 @@ def test_the_counts_tell_what_waits_and_how_new_the_table_is(
     monkeypatch.setattr(TopicReader, "poll", polled)
     done = service.run()
     sizes = [len(message.value()) for message in kafka.messages("t")]
-    assert [(each.staged_segments, each.staged_nbytes) for each in seen[:2]] == [
+    assert [(stats.staged_segments, stats.staged_nbytes) for stats in seen[:2]] == [
         (0, 0),
         (1, sizes[0]),
     ]
@@ -449,8 +449,8 @@ def test_what_cannot_land_is_set_aside_and_counted(
     damaged = kafka.messages("t")[0]
     kafka.append("t", 0, damaged.value()[:-1] + b"?", headers=damaged.headers())
     send(kafka, range(2, 4))
-    found = ingest(every_lake.table(), rules=rules)
-    assert (found.rows, found.segments, found.dead_letters, found.skipped) == (4, 2, 2, 0)
+    stats = ingest(every_lake.table(), rules=rules)
+    assert (stats.rows, stats.segments, stats.dead_letters, stats.skipped) == (4, 2, 2, 0)
     assert rows(every_lake) == list(range(4))
     assert every_lake.table().fences()[FENCE].next == 4
     again = ingest(every_lake.table(), rules=rules)
@@ -708,7 +708,7 @@ def test_tables_that_name_no_group_each_get_the_whole_topic(
     send(kafka, range(4))
     other = DirectoryLake(lake.root.parent / "other")
     settings = IngestSettings(topic_generation="g", roll_seconds=0.01)
-    services = [Ingestor(CONFIG, "t", each.table(), settings) for each in (lake, other)]
+    services = [Ingestor(CONFIG, "t", target.table(), settings) for target in (lake, other)]
     threads = [threading.Thread(target=service.run) for service in services]
     for thread in threads:
         thread.start()
@@ -741,7 +741,7 @@ def test_tables_of_one_name_in_two_catalogs_have_a_group_each() -> None:
         {**dev, "token": "x"},
     ]
     tables = [
-        open_table("iceberg", "lake.flights", catalog=each) for each in (dev, *others, *users)
+        open_table("iceberg", "lake.flights", catalog=catalog) for catalog in (dev, *others, *users)
     ]
     groups = [landing_config({}, "flights", table)["group.id"] for table in tables]
     assert (len({*groups}), {*groups[4:]}) == (4, {groups[0]})
@@ -796,8 +796,8 @@ def test_plain_messages_that_wait_land_when_a_commit_is_due(
     with kafka.Producer(CONFIG) as producer:
         for n in range(4):
             producer.produce("t", b'{"n": %d}' % n, partition=0)
-    found = ingest(lake.table(), rules=rules, roll_bytes=2 * len(b'{"n": 0}'))
-    assert (found.rows, found.commits) == (4, 2)
+    stats = ingest(lake.table(), rules=rules, roll_bytes=2 * len(b'{"n": 0}'))
+    assert (stats.rows, stats.commits) == (4, 2)
     assert rows(lake) == list(range(4))
 
 
@@ -856,8 +856,8 @@ def test_the_keys_it_sets_itself_may_be_given(kafka: FakeKafka, lake: DirectoryL
 def test_a_session_is_short_unless_the_user_says_how_long(lake: DirectoryLake) -> None:
     def session(**config: Any) -> list[Any]:
         named = {key.replace("_", "."): value for key, value in config.items()}
-        found = landing_config(named, "t", lake.table())
-        return [found.get(key) for key in ("session.timeout.ms", "heartbeat.interval.ms")]
+        consumer_config = landing_config(named, "t", lake.table())
+        return [consumer_config.get(key) for key in ("session.timeout.ms", "heartbeat.interval.ms")]
 
     assert session() == [6_000, 1_000]
     assert session(session_timeout_ms="45000") == ["45000", None]

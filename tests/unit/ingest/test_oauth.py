@@ -61,8 +61,8 @@ def _tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_function_is_found_by_its_name_and_called() -> None:
-    found = named_oauth_cb("some_tokens:token")
-    token, expiry = found("what sasl.oauthbearer.config says")
+    callback = named_oauth_cb("some_tokens:token")
+    token, expiry = callback("what sasl.oauthbearer.config says")
     assert token == "token of what sasl.oauthbearer.config says"
     assert expiry > time.time()
     assert named_oauth_cb("some_tokens:with_extensions")(None)[2:] == ("me", {"a": "b"})
@@ -71,12 +71,12 @@ def test_a_function_is_found_by_its_name_and_called() -> None:
 
 def test_it_is_one_setting_in_every_process() -> None:
     """Spark pickles options, and a worker keeps one client for each configuration."""
-    found = named_oauth_cb("some_tokens:token")
-    again = pickle.loads(pickle.dumps(found))
-    assert again == found == named_oauth_cb(found)
-    assert hash(again) == hash(found)
+    callback = named_oauth_cb("some_tokens:token")
+    again = pickle.loads(pickle.dumps(callback))
+    assert again == callback == named_oauth_cb(callback)
+    assert hash(again) == hash(callback)
     assert again("x")[0] == "token of x"
-    assert (str(found), repr(found)) == ("some_tokens:token", "<oauth_cb some_tokens:token>")
+    assert (str(callback), repr(callback)) == ("some_tokens:token", "<oauth_cb some_tokens:token>")
 
 
 def test_a_process_that_cannot_import_it_says_so(
@@ -141,12 +141,12 @@ def test_what_librdkafka_would_not_say_is_logged(
     name: str, match: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It asks again later, and in the end says that no token was set in time."""
-    found = named_oauth_cb(f"some_tokens:{name}")
+    callback = named_oauth_cb(f"some_tokens:{name}")
     with (
         caplog.at_level(logging.ERROR),
         pytest.raises((PermissionError, ValueError, ConfigError, SystemExit)),
     ):
-        found(None)
+        callback(None)
     [message] = caplog.messages
     assert message.startswith(f"oauth_cb=some_tokens:{name}: no token: ")
     assert re.search(match, message)
@@ -158,9 +158,9 @@ def test_a_client_does_not_wait_for_one_that_blocks(
 ) -> None:
     """It could not be closed meanwhile, and the process not end."""
     monkeypatch.setattr(oauth, "_WAIT", 0.01)
-    found = named_oauth_cb("some_tokens:blocks")
+    callback = named_oauth_cb("some_tokens:blocks")
     with pytest.raises(ConfigError, match=r"has not returned within 0\.01 s"):
-        found(None)
+        callback(None)
     assert "oauth_cb=some_tokens:blocks: no token: " in caplog.text
 
 

@@ -172,7 +172,7 @@ def test_a_panic_of_a_library_ends_all_and_is_raised(
     monkeypatch.setattr(ParquetDirectory, "create", created)
     with pytest.raises(Panic):
         running.run()
-    assert f"columnar-ingest-{good}" not in {each.name for each in threading.enumerate()}
+    assert f"columnar-ingest-{good}" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.usefixtures("kafka")
@@ -194,7 +194,7 @@ def test_what_a_signal_raises_ends_it_though_others_are_busy(
     monkeypatch.setattr(ParquetDirectory, "create", created)
     with pytest.raises(KeyboardInterrupt):
         running.run()
-    [thread] = [each for each in threading.enumerate() if each.name == "columnar-ingest-b"]
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "columnar-ingest-b"]
     is_over.set()
     thread.join()
 

@@ -42,7 +42,7 @@ def directory(tmp_path: Path) -> DirectoryLake:
     return DirectoryLake(tmp_path / "lake")
 
 
-def found(report: AuditReport) -> list[tuple[Any, ...]]:
+def findings(report: AuditReport) -> list[tuple[Any, ...]]:
     return [(finding.kind, finding.first, finding.last) for finding in report.findings]
 
 
@@ -58,32 +58,32 @@ def test_what_landed_is_proven(lake: Any, mode: Mode) -> None:
 def test_a_message_that_is_not_there_is_missing(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 1, 6], file_segments=1)
     report = audit(directory, segments([0, 1, 2, 3, 5, 6]))
-    assert found(report) == [("missing", 2, 5)]
+    assert findings(report) == [("missing", 2, 5)]
     assert report.messages == 3
 
 
 def test_one_that_is_left_out_within_a_file_is_named(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 1, 3, 4])
-    assert found(audit(directory, segments(range(5)))) == [("missing", 2, 2)]
+    assert findings(audit(directory, segments(range(5)))) == [("missing", 2, 2)]
 
 
 def test_messages_that_are_there_part_those_that_are_missing(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 3, 5, 9], file_segments=2)
     report = audit(directory, segments([0, 1, 2, 3, 4, 5, 6, 8, 9]))
-    assert found(report) == [("missing", 1, 2), ("missing", 4, 4), ("missing", 6, 8)]
+    assert findings(report) == [("missing", 1, 2), ("missing", 4, 4), ("missing", 6, 8)]
 
 
 def test_one_that_was_not_committed_is_named(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 1, 2])
     report = audit(directory, segments([0, 2]))
-    assert found(report) == [("not committed", 0, 2)]
+    assert findings(report) == [("not committed", 0, 2)]
     assert "3 rows of segment p-1, which is not a committed message" in report.findings[0].reason
 
 
 def test_a_verbatim_file_of_an_aborted_message_is_named(directory: DirectoryLake) -> None:
     put(directory.table(), [0, 1, 2], mode=Mode.VERBATIM)
     report = audit(directory, segments([0, 2]))
-    assert (found(report), report.messages) == ([("not committed", 1, 1)], 2)
+    assert (findings(report), report.messages) == ([("not committed", 1, 1)], 2)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -91,7 +91,7 @@ def test_other_values_are_found(directory: DirectoryLake, mode: Mode) -> None:
     put(directory.table(), range(3), mode=mode)
     other = segment(pa.table({"n": pa.array([10, 11, 13])}), offset=1, number=1)
     report = audit(directory, [numbered(0), other, numbered(2)])
-    [(kind, first, _)] = found(report)
+    [(kind, first, _)] = findings(report)
     assert (kind, first) == ("different", 1)
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_there_twice_is_found(directory: DirectoryLake) -> None:
     [file] = directory.root.glob("t/*.parquet")
     shutil.copy(file, file.with_name("copy.parquet"))
     report = audit(directory, segments(range(3)))
-    assert found(report) == [("twice", 0, 2)]
+    assert findings(report) == [("twice", 0, 2)]
     assert report.messages == 3
 
 
@@ -132,7 +132,7 @@ def test_a_row_that_was_changed_in_place_is_found(directory: DirectoryLake) -> N
         {key.decode(): pair.decode() for key, pair in pairs.items() if key != b"ARROW:schema"}
     )
     groups.close()
-    assert found(audit(directory, segments(range(3)))) == [("different", 2, 2)]
+    assert findings(audit(directory, segments(range(3)))) == [("different", 2, 2)]
 
 
 def test_what_kafka_has_deleted_since_cannot_be_compared(directory: DirectoryLake) -> None:
@@ -142,14 +142,14 @@ def test_what_kafka_has_deleted_since_cannot_be_compared(directory: DirectoryLak
     report = audit(directory, segments(range(4, 6)), low=4)
     assert (report.findings, report.messages, report.expired) == ([], 2, {0: (0, 3)})
     other = segment(pa.table({"n": pa.array([50, 51, 53])}), offset=5, number=5)
-    assert found(audit(directory, [numbered(4), other], low=4)) == [("different", 5, 5)]
+    assert findings(audit(directory, [numbered(4), other], low=4)) == [("different", 5, 5)]
 
 
 def test_files_past_a_fence_that_was_moved_back_would_land_again(directory: DirectoryLake) -> None:
     put(directory.table(), range(2))
     put(directory.table(), range(2, 4))
-    commit_fences(directory.table(), lambda each: moved_fences(each, {("t", 0): 2}, force=True))
-    assert found(audit(directory, segments(range(4)))) == [("past the fence", 2, 3)]
+    commit_fences(directory.table(), lambda fences: moved_fences(fences, {("t", 0): 2}, force=True))
+    assert findings(audit(directory, segments(range(4)))) == [("past the fence", 2, 3)]
 
 
 def test_plain_messages_are_counted(directory: DirectoryLake) -> None:
@@ -167,7 +167,7 @@ def test_dead_letters_need_not_be_there(directory: DirectoryLake) -> None:
     report = audit(directory, messages, letters=Taken(array("q", [1, 2]), 4))
     assert (report.findings, report.messages, report.dead_letters) == ([], 2, 2)
     report = audit(directory, messages, letters=Taken(array("q", [1]), 4))
-    assert (found(report), report.dead_letters) == ([("missing", 2, 2)], 1)
+    assert (findings(report), report.dead_letters) == ([("missing", 2, 2)], 1)
 
 
 def test_a_letter_that_was_replayed_lies_between_the_offsets_of_others(
@@ -194,7 +194,7 @@ def test_a_compacted_table_is_proven_by_the_ids_of_its_rows(tmp_path: Path) -> N
     assert (report.findings, report.messages, report.files) == ([], 7, 2)
     other = segment(pa.table({"n": pa.array([10, 11, 13])}), offset=1, number=1)
     report = audit(lake, [numbered(0), other, *segments(range(3, 7))])
-    assert found(report) == [("different", 1, 1), ("not committed", None, None)]
+    assert findings(report) == [("different", 1, 1), ("not committed", None, None)]
     assert "segment p-2 is not a message of the topic" in report.findings[1].reason
 
 
@@ -204,7 +204,7 @@ def test_rows_that_another_program_has_deleted_are_found(tmp_path: Path) -> None
     table = DeltaTable(str(lake.root))
     table.delete("n = 11")
     report = audit(lake, segments(range(3)))
-    assert found(report) == [("different", 1, 1)]
+    assert findings(report) == [("different", 1, 1)]
     assert "2 rows, but the message has 3" in report.findings[0].reason
 
 
@@ -233,7 +233,7 @@ def test_files_of_a_partition_without_a_fence_are_found(directory: DirectoryLake
     values["fences"][FENCE]["partition"] = 1
     entry.write_text(json.dumps(values))
     report = audit(directory, [])
-    assert found(report) == [("past the fence", 0, 1)]
+    assert findings(report) == [("past the fence", 0, 1)]
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_a_row_group_that_cannot_be_read_spoils_no_other(lake: DeltaLake) -> Non
     for offset in range(4):
         put(lake.table(), range(offset + 1))
     lake.table().compact(LARGE)
-    [path] = (lake.root / each for each in map(str, lake.load().file_uris()))
+    [path] = (lake.root / uri for uri in map(str, lake.load().file_uris()))
     # Each message in a row group of its own, and what the second one's values are in is damaged.
     table = pq.read_table(path)
     with pq.ParquetWriter(path, table.schema, compression="none") as writer:
@@ -178,8 +178,8 @@ def test_rows_in_two_files_are_put_together(lake: DeltaLake) -> None:
     table = lake.table(reland=True)
     for file in table.landed_files(table.head()):
         rows.add(file)
-    found = rows.rows({"p-0", "p-1"})
-    assert {name: each["n"].to_pylist() for name, each in found.items()} == {
+    tables = rows.rows({"p-0", "p-1"})
+    assert {name: landed["n"].to_pylist() for name, landed in tables.items()} == {
         "p-0": [0, 1, 2],
         "p-1": [10, 11, 12],
     }

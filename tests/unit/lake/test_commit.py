@@ -77,13 +77,13 @@ class Table:
 
     def has_landed(self, head: Head[int], attempt: str) -> bool:
         self.head()
-        return any(each == attempt for each, _ in self.commits[head.version :])
+        return any(committed == attempt for committed, _ in self.commits[head.version :])
 
     def visible_path(self, file: StagedFile) -> str:
         return f"visible/{file.path}"
 
     def remove(self, files: Iterable[StagedFile]) -> None:
-        self.removed += [each.path for each in files if each.path not in self.paths]
+        self.removed += [file.path for file in files if file.path not in self.paths]
 
 
 def lost() -> None:
@@ -91,16 +91,16 @@ def lost() -> None:
 
 
 def test_what_lands_is_counted_and_named_as_it_is_seen() -> None:
-    found = commit(Table(), [result(file(0, 3), file(4, 5))])
-    assert found.files == ("visible/0-3", "visible/4-5")
-    assert (found.landed, found.nbytes) == (Count(6, 20), 200)
+    committed = commit(Table(), [result(file(0, 3), file(4, 5))])
+    assert committed.files == ("visible/0-3", "visible/4-5")
+    assert (committed.landed, committed.nbytes) == (Count(6, 20), 200)
 
 
 def test_after_another_commit_it_is_admitted_anew() -> None:
     table = Table()
     table.before = lambda: commit(table, [result(file(0, 3, path="other"))])
-    found = commit(table, [result(file(0, 3), file(4, 5))])
-    assert (found.landed.messages, found.landed_before.messages) == (2, 4)
+    committed = commit(table, [result(file(0, 3), file(4, 5))])
+    assert (committed.landed.messages, committed.landed_before.messages) == (2, 4)
     assert table.paths == ["other", "4-5"]
     assert table.removed == ["0-3"]
 

@@ -31,9 +31,9 @@ class StoreFiles(QuickFiles):
         return super().older(folder, when, suffix=suffix, after=after)
 
     def names(self, folder: Path, after: str = "") -> list[str]:
-        found = [name for name in super().names(folder) if name > after]
-        self.listed += found
-        return found
+        names = [name for name in super().names(folder) if name > after]
+        self.listed += names
+        return names
 
 
 @pytest.fixture(autouse=True)

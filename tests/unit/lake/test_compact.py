@@ -50,7 +50,7 @@ def lake(tmp_path: Path) -> DirectoryLake:
 
 
 @pytest.fixture(params=targets())
-def each(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def every_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return lake_at(request, tmp_path / "lake")
 
 
@@ -59,38 +59,38 @@ def names(lake: DirectoryLake) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_many_files_become_one_and_landing_goes_on(each: Any, mode: Mode) -> None:
-    put(each.table(), range(3), mode=mode)
-    put(each.table(), range(3, 5), mode=mode)
-    result = each.table().compact(LARGE)
+def test_many_files_become_one_and_landing_goes_on(every_lake: Any, mode: Mode) -> None:
+    put(every_lake.table(), range(3), mode=mode)
+    put(every_lake.table(), range(3, 5), mode=mode)
+    result = every_lake.table().compact(LARGE)
     assert result == CompactResult(files_before=2 if mode is Mode.STITCHED else 5, files=1)
-    put(each.table(), range(8))
-    assert rows(each) == numbers(range(8))
-    report = audit(each, segments(range(8)))
+    put(every_lake.table(), range(8))
+    assert rows(every_lake) == numbers(range(8))
+    report = audit(every_lake, segments(range(8)))
     assert (report.findings, report.messages, report.files) == ([], 8, 2)
 
 
-def test_the_fences_stay_and_what_is_read_again_has_landed(each: Any) -> None:
-    put(each.table(), range(3))
-    put(each.table(), range(3, 5))
-    before = each.table().fences()
-    each.table().compact(LARGE)
-    assert each.table().fences() == before
-    assert put(each.table(), range(5)).landed_before.messages == 5
-    assert rows(each) == numbers(range(5))
+def test_the_fences_stay_and_what_is_read_again_has_landed(every_lake: Any) -> None:
+    put(every_lake.table(), range(3))
+    put(every_lake.table(), range(3, 5))
+    before = every_lake.table().fences()
+    every_lake.table().compact(LARGE)
+    assert every_lake.table().fences() == before
+    assert put(every_lake.table(), range(5)).landed_before.messages == 5
+    assert rows(every_lake) == numbers(range(5))
 
 
-def test_what_was_staged_before_it_lands_after_it(each: Any) -> None:
-    put(each.table(), range(2))
-    put(each.table(), range(2, 4))
-    table = each.table()
+def test_what_was_staged_before_it_lands_after_it(every_lake: Any) -> None:
+    put(every_lake.table(), range(2))
+    put(every_lake.table(), range(2, 4))
+    table = every_lake.table()
     late = staged(table, [4, 5])
-    each.table().compact(LARGE)
+    every_lake.table().compact(LARGE)
     table.commit([late])
-    assert rows(each) == numbers(range(6))
+    assert rows(every_lake) == numbers(range(6))
 
 
-def test_a_table_is_merged_while_others_land(each: Any) -> None:
+def test_a_table_is_merged_while_others_land(every_lake: Any) -> None:
     """Whoever comes second is told, and tries again."""
     offsets = range(0, 16, 2)
 
@@ -98,18 +98,18 @@ def test_a_table_is_merged_while_others_land(each: Any) -> None:
         for offset in offsets:
             while True:
                 with suppress(LakeError):
-                    put(each.table(), range(offset, offset + 2))
+                    put(every_lake.table(), range(offset, offset + 2))
                     break
 
-    put(each.table(), [0, 1], file_segments=1)
+    put(every_lake.table(), [0, 1], file_segments=1)
     with ThreadPoolExecutor(1) as pool:
         landing = pool.submit(land_all)
         while not landing.done():
             with suppress(LakeError):
-                each.table().compact(LARGE)
+                every_lake.table().compact(LARGE)
         landing.result()
-    assert rows(each) == numbers(range(16))
-    report = audit(each, segments(range(16)))
+    assert rows(every_lake) == numbers(range(16))
+    report = audit(every_lake, segments(range(16)))
     assert (report.findings, report.messages) == ([], 16)
 
 
@@ -283,13 +283,13 @@ def test_it_can_be_merged_again(lake: DirectoryLake) -> None:
     assert lake.table().fences()[FENCE].next == 4
 
 
-def test_values_of_every_type_stay_equal(each: Any) -> None:
+def test_values_of_every_type_stay_equal(every_lake: Any) -> None:
     data = every_type(nan=pa.array([float("nan"), None], pa.float32()))
     messages = [segment(data, offset=at, number=at) for at in range(3)]
     for message in messages:
-        land([message], table=each.table(), generations=GENERATIONS)
-    assert each.table().compact(LARGE).files == 1
-    report = audit(each, messages)
+        land([message], table=every_lake.table(), generations=GENERATIONS)
+    assert every_lake.table().compact(LARGE).files == 1
+    report = audit(every_lake, messages)
     assert (report.findings, report.rows) == ([], 6)
 
 

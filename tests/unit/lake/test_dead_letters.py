@@ -110,8 +110,8 @@ def test_what_cannot_land_is_a_dead_letter_and_the_rest_lands(
     every_lake: Any, place: DeadLetters
 ) -> None:
     messages = [numbered(0), broken(1), plain(2), numbered(3), short(4)]
-    found = put(every_lake.table(), messages, dead_letters=place, plain="dead-letter")
-    assert (found.landed.messages, found.dead_letters, found.skipped) == (2, 3, 0)
+    result = put(every_lake.table(), messages, dead_letters=place, plain="dead-letter")
+    assert (result.landed.messages, result.dead_letters, result.skipped) == (2, 3, 0)
     assert rows(every_lake) == numbers([0, 3])
     assert offsets(place) == [1, 2, 4]
     assert every_lake.table().fences()[FENCE].next == 5
@@ -126,10 +126,10 @@ def test_a_dead_letter_says_why_and_has_all_bytes(lake: DirectoryLake, place: De
     first, second, third = letters(place)
     assert first["reason"].endswith("the bytes are damaged")
     assert first["value"] == broken(0).value
-    assert [(each["key"], each["value"]) for each in first["headers"]] == numbered(0).headers
+    assert [(header["key"], header["value"]) for header in first["headers"]] == numbered(0).headers
     assert (first["key"], first["timestamp"]) == (None, None)
     assert second["reason"].startswith("t[0]@1 is a plain message")
-    assert [(each["key"], each["value"]) for each in second["headers"]] == [
+    assert [(header["key"], header["value"]) for header in second["headers"]] == [
         ("a", b"1"),
         ("a", None),
     ]
@@ -147,8 +147,8 @@ def test_without_a_place_it_stops(lake: DirectoryLake) -> None:
 
 @pytest.mark.parametrize("name", ["lake", "lake/dead", ".", "other/../lake", "link/dead"])
 def test_a_place_below_the_table_or_above_it_is_refused(tmp_path: Path, name: str) -> None:
-    for each in "other", "lake":
-        (tmp_path / each).mkdir()
+    for folder in "other", "lake":
+        (tmp_path / folder).mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     letters, plain_table = place_at(tmp_path / name), ParquetDirectory(tmp_path / name)
     messages = [numbered(0), broken(1), plain(2)]
@@ -183,14 +183,14 @@ def test_a_schema_that_does_not_fit_is_a_dead_letter(tmp_path: Path) -> None:
         put(lake.table(), segments([0]))
         other = segment(pa.table({"n": ["text"]}), offset=1, number=1)
         place = place_at(tmp_path / f"dead letters of {kind.__name__}")
-        found = put(lake.table(), [other, numbered(2)], dead_letters=place)
-        assert (found.landed.messages, found.dead_letters) == (1, 1)
+        result = put(lake.table(), [other, numbered(2)], dead_letters=place)
+        assert (result.landed.messages, result.dead_letters) == (1, 1)
         assert rows(lake) == numbers([0, 2])
 
 
 def test_plain_messages_are_skipped_and_counted(every_lake: Any) -> None:
-    found = put(every_lake.table(), [plain(0), numbered(1), plain(2)], plain="skip")
-    assert (found.landed.messages, found.skipped) == (1, 2)
+    result = put(every_lake.table(), [plain(0), numbered(1), plain(2)], plain="skip")
+    assert (result.landed.messages, result.skipped) == (1, 2)
     assert every_lake.table().fences()[FENCE].next == 3
 
 
@@ -198,14 +198,14 @@ def test_plain_messages_are_skipped_and_counted(every_lake: Any) -> None:
 def test_plain_messages_land_in_a_table_of_their_own(tmp_path: Path, kind: Any) -> None:
     lake, other = kind(tmp_path / "lake"), kind(tmp_path / "plain")
     rules = {"plain": "table", "plain_table": other.table()}
-    found = put(lake.table(), [plain(0), numbered(1), plain(2)], **rules)
-    assert (found.landed.messages, found.plain_messages) == (1, 2)
+    result = put(lake.table(), [plain(0), numbered(1), plain(2)], **rules)
+    assert (result.landed.messages, result.plain_messages) == (1, 2)
     assert rows(lake) == numbers([1])
     table = other.read()
     assert table.column_names == PLAIN_MESSAGES.names
     assert sorted(table["offset"].to_pylist()) == [0, 2]
     assert table["value"].to_pylist() == [b"plain", b"plain"]
-    [file] = [each for each in other.data_files() if "_columnar" not in each]
+    [file] = [path for path in other.data_files() if "_columnar" not in path]
     metadata = pq.read_metadata(file, filesystem=other.filesystem())
     times = metadata.row_group(0).column(PLAIN_MESSAGES.get_field_index("timestamp"))
     assert times.is_stats_set is (kind is not IcebergLake)  # Spark would take them for others
@@ -213,8 +213,8 @@ def test_plain_messages_land_in_a_table_of_their_own(tmp_path: Path, kind: Any) 
 
 def test_a_fence_moves_past_what_was_set_aside_though_nothing_lands(every_lake: Any) -> None:
     put(every_lake.table(), segments([0]))
-    found = put(every_lake.table(), [plain(1), plain(2)], plain="skip")
-    assert (found.files, found.skipped) == ((), 2)
+    result = put(every_lake.table(), [plain(1), plain(2)], plain="skip")
+    assert (result.files, result.skipped) == ((), 2)
     fence = every_lake.table().fences()[FENCE]
     assert (fence.next, fence.segment) == (3, UNKNOWN_SEGMENT)
     again = put(every_lake.table(), [plain(2), numbered(3)], plain="skip")
@@ -245,15 +245,15 @@ def test_in_a_table_that_was_made_before_the_fence_moves_though_nothing_has_land
 ) -> None:
     lake = kind(tmp_path / "lake")
     file = pq.ParquetFile(pa.BufferReader(numbered(0).value))
-    schema = pa.schema([each.with_nullable(nullable=True) for each in file.schema_arrow])
+    schema = pa.schema([field.with_nullable(nullable=True) for field in file.schema_arrow])
     if kind is DeltaLake:
         DeltaTable.create(str(lake.root), schema)
     else:
         with closing(load_catalog(**lake.catalog)) as catalog:
             catalog.create_namespace("lake")
             catalog.create_table(lake.name, schema)
-    found = put(lake.table(), [plain(0), plain(1)], plain="skip")
-    assert (found.files, found.skipped) == ((), 2)
+    result = put(lake.table(), [plain(0), plain(1)], plain="skip")
+    assert (result.files, result.skipped) == ((), 2)
     fence = lake.table().fences()[FENCE]
     assert (fence.first, fence.next, fence.segment) == (0, 2, UNKNOWN_SEGMENT)
     again = put(lake.table(), [plain(0), plain(1), numbered(2)], plain="skip")
@@ -313,8 +313,8 @@ def test_after_a_kill_between_the_commits_no_letter_is_lost_or_there_twice(
     with pytest.raises(KeyboardInterrupt):
         put(Dies(every_lake.table(), KeyboardInterrupt()), messages[1:4], **rules)
     assert offsets(place) == [1, 3]
-    found = put(every_lake.table(), messages[1:], **rules)
-    assert (found.landed.messages, found.dead_letters) == (1, 1)
+    result = put(every_lake.table(), messages[1:], **rules)
+    assert (result.landed.messages, result.dead_letters) == (1, 1)
     assert offsets(place) == [1, 3, 4]
     assert rows(every_lake) == numbers([0, 2])
     assert every_lake.table().fences()[FENCE].next == 5
@@ -465,10 +465,10 @@ def test_what_still_cannot_land_stops_a_replay_or_goes_to_the_next_place(
         replay(place, table)
     next_place = place_at(tmp_path / "next")
     rules = Rules(dead_letters=next_place, verify="headers", plain="skip")
-    found = replay(place, table, rules=rules)
-    assert (found.landed.messages, found.dead_letters, found.skipped) == (1, 1, 1)
+    result = replay(place, table, rules=rules)
+    assert (result.landed.messages, result.dead_letters, result.skipped) == (1, 1, 1)
     assert offsets(next_place) == [2]
-    assert replay(place, table, rules=rules) == type(found)()
+    assert replay(place, table, rules=rules) == type(result)()
     last = place_at(tmp_path / "last")
     assert replay(next_place, table, rules=Rules(dead_letters=last)).dead_letters == 1
     assert offsets(last) == [2]
@@ -495,8 +495,8 @@ def test_a_replay_that_is_killed_goes_on(lake: DirectoryLake, place: DeadLetters
     trusting = Rules(verify="headers")
     with pytest.raises(KeyboardInterrupt):
         replay(place, Dies(lake.table(), KeyboardInterrupt()), rules=trusting)
-    found = replay(place, lake.table(), rules=trusting, roll_bytes=1)
-    assert (found.landed.messages, len(found.files)) == (4, 4)
+    result = replay(place, lake.table(), rules=trusting, roll_bytes=1)
+    assert (result.landed.messages, len(result.files)) == (4, 4)
     assert replay(place, lake.table(), rules=trusting).landed.messages == 0
 
 
@@ -535,8 +535,8 @@ def test_letters_of_several_topics_and_partitions_are_replayed(
         generations=generations,
         rules=Rules(dead_letters=place),
     )
-    found = replay(place, lake.table(), rules=Rules(verify="headers"))
-    assert found.landed.messages == 4
+    result = replay(place, lake.table(), rules=Rules(verify="headers"))
+    assert result.landed.messages == 4
     assert len(lake.table().fences()) == 1 + 3 + 4
 
 
@@ -554,5 +554,5 @@ def test_the_place_is_asked_once_whose_letters_it_has(
     fences = ParquetDirectory.fences
     monkeypatch.setattr(ParquetDirectory, "fences", lambda self: asked.append(self) or fences(self))
     put(lake.table(), [replace(broken(5), partition=n) for n in range(9)], dead_letters=place)
-    assert len([each for each in asked if each is place.table]) == 1
+    assert len([table for table in asked if table is place.table]) == 1
     assert len(offsets(place)) == 9

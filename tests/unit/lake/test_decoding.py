@@ -105,9 +105,9 @@ ALL = [0, 1, 3, 6, 2000, 2001, 4000, 4001, 5000, 5001]
 
 
 def test_plain_messages_land_among_segments_in_one_file(lake: Any) -> None:
-    found = put(lake.table(), MIXED)
-    assert (found.landed, found.decoded, len(found.files)) == (Count(7, 10), 4, 1)
-    assert str(found).startswith("10 records in 3 segments and 4 plain messages (")
+    result = put(lake.table(), MIXED)
+    assert (result.landed, result.decoded, len(result.files)) == (Count(7, 10), 4, 1)
+    assert str(result).startswith("10 records in 3 segments and 4 plain messages (")
     assert numbers(lake) == ALL
     fence = lake.table().fences()[FENCE]
     assert (fence.first, fence.next, fence.segment) == (0, 7, block_name(FENCE, 0))
@@ -130,7 +130,7 @@ def test_a_row_has_its_messages_key_time_headers_and_identity(directory: Directo
     assert first["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
     assert (second["key"], second["headers"]) == (b"k%d" % BLOCK, None)
     assert second["timestamp"].timestamp() == (TIME + BLOCK) / 1000
-    ids = [(each["segment"], each["row"]) for each in (first, second)]
+    ids = [(row["segment"], row["row"]) for row in (first, second)]
     assert ids == [(block_name(FENCE, 0), BLOCK - 1), (block_name(FENCE, 1), 0)]
 
 
@@ -200,8 +200,8 @@ def test_when_much_is_waiting_the_largest_run_is_written(
 
 
 def test_verbatim_segments_keep_their_files_and_runs_have_files_of_their_own(lake: Any) -> None:
-    found = put(lake.table(), MIXED, Layout(mode=Mode.VERBATIM))
-    assert (len(found.files), found.decoded) == (6, 4)
+    result = put(lake.table(), MIXED, Layout(mode=Mode.VERBATIM))
+    assert (len(result.files), result.decoded) == (6, 4)
     assert numbers(lake) == ALL
     report = audit(lake, MIXED, decoding=DECODING)
     assert (report.findings, report.messages, report.decoded) == ([], 3, 4)
@@ -222,15 +222,15 @@ def test_the_same_messages_make_files_of_one_digest_whatever_their_runs(
     monkeypatch.setattr("columnar_kafka.lake.landing.runs._MOST_BYTES", 1)
     other = staged()
     assert [file.digest for file in one.files] == [file.digest for file in other.files]
-    found = table.commit([one, other])
-    assert (found.landed, found.decoded, found.repeated) == (Count(7, 10), 4, Count(7, 10))
+    result = table.commit([one, other])
+    assert (result.landed, result.decoded, result.repeated) == (Count(7, 10), 4, Count(7, 10))
     assert numbers(directory) == ALL
 
 
 def test_what_has_landed_and_what_comes_twice_lands_once(lake: Any) -> None:
     put(lake.table(), MIXED[:4])
-    found = put(lake.table(), [*MIXED[2:], MIXED[-1]])
-    assert (found.landed_before, found.repeated) == (Count(2, 3), Count(1, 1))
+    result = put(lake.table(), [*MIXED[2:], MIXED[-1]])
+    assert (result.landed_before, result.repeated) == (Count(2, 3), Count(1, 1))
     assert numbers(lake) == ALL
 
 
@@ -245,8 +245,8 @@ def test_an_attempt_that_is_given_up_leaves_no_file(directory: DirectoryLake) ->
     planner = Planner(fences={}, generations=GENERATIONS)
     rules = Rules(plain="decode", decoding=DECODING)
     stager = Stager(table=directory.table(), planner=planner, rules=rules)
-    for each in MIXED:
-        stager.add(each)
+    for message in MIXED:
+        stager.add(message)
     stager.discard()
     assert list(directory.root.rglob("*.segment")) == []
 
@@ -267,8 +267,8 @@ def test_a_run_is_split_for_the_partitions_of_a_table(tmp_path: Path, kind: Any)
     """Whatever is to become of segments that straddle: a message has one row."""
     lake = kind(tmp_path / "lake")
     messages = [plain(n, part="ab"[n % 2]) for n in range(4)]
-    found = put(lake.table(partition_by=["part"]), messages, straddle="stop")
-    assert (found.landed, found.decoded, len(found.files)) == (Count(4, 4), 4, 2)
+    result = put(lake.table(partition_by=["part"]), messages, straddle="stop")
+    assert (result.landed, result.decoded, len(result.files)) == (Count(4, 4), 4, 2)
     assert sorted(zip(*(lake.read()[name].to_pylist() for name in ("n", "part")), strict=True)) == [
         (0, "a"),
         (1, "b"),
@@ -282,8 +282,8 @@ def test_a_run_is_split_for_the_partitions_of_a_table(tmp_path: Path, kind: Any)
 def test_a_value_that_cannot_be_a_partitions_takes_no_neighbour_along(tmp_path: Path) -> None:
     lake, place = DeltaLake(tmp_path / "lake"), place_at(tmp_path / "dead")
     messages = [plain(n, part="" if n == 2 else "a") for n in range(5)]
-    found = put(lake.table(partition_by=["part"]), messages, dead_letters=place)
-    assert (found.landed, found.decoded, found.dead_letters) == (Count(4, 4), 4, 1)
+    result = put(lake.table(partition_by=["part"]), messages, dead_letters=place)
+    assert (result.landed, result.decoded, result.dead_letters) == (Count(4, 4), 4, 1)
     assert numbers(lake) == [0, 1, 3, 4]
     [row] = letters(place)
     assert row["reason"].startswith("plain message at t[0]@2: ")
@@ -307,8 +307,8 @@ def test_a_grown_schema_adds_its_column(tmp_path: Path, kind: Any) -> None:
     grown = Decoding("json", {**SCHEMA, "fields": [*SCHEMA["fields"], more]})
     put(lake.table(), [plain(1, more="x"), plain(2)], decoding=grown)
     rows = lake.read()
-    found = sorted(zip(rows["n"].to_pylist(), rows["more"].to_pylist(), strict=True))
-    assert found == [(0, None), (1, "x"), (2, None)]
+    pairs = sorted(zip(rows["n"].to_pylist(), rows["more"].to_pylist(), strict=True))
+    assert pairs == [(0, None), (1, "x"), (2, None)]
 
 
 def test_a_schema_that_does_not_fit_the_table_refuses_each_message(tmp_path: Path) -> None:
@@ -316,8 +316,8 @@ def test_a_schema_that_does_not_fit_the_table_refuses_each_message(tmp_path: Pat
     put(lake.table(), [sent(0)])
     other = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "string"}]}
     rules = {"decoding": Decoding("json", other), "dead_letters": place}
-    found = put(lake.table(), [plain(1, n="x"), plain(2, n="y"), sent(3)], **rules)
-    assert (found.landed.messages, found.decoded, found.dead_letters) == (1, 0, 2)
+    result = put(lake.table(), [plain(1, n="x"), plain(2, n="y"), sent(3)], **rules)
+    assert (result.landed.messages, result.decoded, result.dead_letters) == (1, 0, 2)
     assert [letter["reason"].partition(":")[0] for letter in letters(place)] == [
         "plain message at t[0]@1",
         "plain message at t[0]@2",
@@ -341,8 +341,8 @@ def test_a_message_that_cannot_be_decoded_stops_the_landing_and_is_named(
 def test_bad_messages_are_dead_letters_and_their_neighbours_land(lake: Any, tmp_path: Path) -> None:
     place = place_at(tmp_path / "dead")
     messages = [plain(0), *BAD[:2], plain(3), BAD[2], plain(5)]
-    found = put(lake.table(), messages, dead_letters=place)
-    assert (found.landed, found.decoded, found.dead_letters) == (Count(3, 3), 3, 3)
+    result = put(lake.table(), messages, dead_letters=place)
+    assert (result.landed, result.decoded, result.dead_letters) == (Count(3, 3), 3, 3)
     assert numbers(lake) == [0, 3, 5]
     assert [letter["offset"] for letter in letters(place)] == [1, 2, 4]
     assert "tombstone" in letters(place)[2]["reason"]
@@ -356,8 +356,8 @@ def test_a_run_of_bad_messages_only_moves_the_fence(
     directory: DirectoryLake, tmp_path: Path
 ) -> None:
     place = place_at(tmp_path / "dead")
-    found = put(directory.table(), BAD[:2], dead_letters=place)
-    assert (found.landed, found.dead_letters, found.files) == (Count(), 2, ())
+    result = put(directory.table(), BAD[:2], dead_letters=place)
+    assert (result.landed, result.dead_letters, result.files) == (Count(), 2, ())
     assert directory.table().fences()[FENCE].next == 3
 
 
@@ -369,13 +369,13 @@ def test_a_verdict_of_an_unfinished_attempt_stands(
     with pytest.raises(KeyboardInterrupt):
         put(Dies(directory.table(), KeyboardInterrupt()), BAD[:2], dead_letters=place)
     lenient = {**SCHEMA, "fields": [{"name": "n", "type": "string"}, SCHEMA["fields"][1]]}
-    found = put(
+    result = put(
         directory.table(),
         [BAD[1], plain(3, n="y")],
         dead_letters=place,
         decoding=Decoding("json", lenient),
     )
-    assert (found.decoded, found.dead_letters) == (1, 0)
+    assert (result.decoded, result.dead_letters) == (1, 0)
 
 
 def test_messages_that_start_again_lower_have_a_file_of_their_own(
@@ -415,7 +415,7 @@ def test_letters_are_replayed_as_rows_and_proven(lake: Any, tmp_path: Path, agai
 # --- the audit ------------------------------------------------------------------------------------
 
 
-def found(report: Any) -> list[tuple[Any, ...]]:
+def findings(report: Any) -> list[tuple[Any, ...]]:
     return [(finding.kind, finding.first, finding.last) for finding in report.findings]
 
 
@@ -442,7 +442,7 @@ def test_a_message_that_is_not_there_is_missing(lake: Any) -> None:
     there = [plain(0), plain(2), sent(3), plain(5)]
     within = audit(lake, [*there[:1], plain(1), *there[1:]], decoding=DECODING)
     between = audit(lake, [*there[:3], plain(4), *there[3:]], decoding=DECODING)
-    assert (found(within), found(between)) == ([("missing", 1, 1)], [("missing", 4, 4)])
+    assert (findings(within), findings(between)) == ([("missing", 1, 1)], [("missing", 4, 4)])
     assert (within.messages, within.decoded, between.decoded) == (1, 3, 3)
 
 
@@ -452,20 +452,20 @@ def test_messages_that_are_there_part_those_that_are_missing(lake: Any) -> None:
     messages = [*map(plain, range(3)), sent(3), *map(plain, range(4, 10))]
     report = audit(lake, messages, decoding=DECODING)
     missing = (1, 2), (4, 5), (7, 8)
-    assert found(report) == [("missing", *each) for each in missing]
+    assert findings(report) == [("missing", *span) for span in missing]
 
 
 def test_a_row_of_no_committed_message_is_found(directory: DirectoryLake) -> None:
     put(directory.table(), map(plain, range(4)))
     report = audit(directory, [plain(0), plain(1), plain(3)], decoding=DECODING)
-    assert found(report) == [("not committed", 0, 3)]
+    assert findings(report) == [("not committed", 0, 3)]
     assert f"1 rows of segment {block_name(FENCE, 0)}" in report.findings[0].reason
 
 
 def test_another_value_is_found_by_its_offset(lake: Any) -> None:
     put(lake.table(), map(plain, range(4)))
     messages = [plain(0), plain(1), plain(2, n=5), plain(3)]
-    [(kind, first, _)] = found(audit(lake, messages, decoding=DECODING))
+    [(kind, first, _)] = findings(audit(lake, messages, decoding=DECODING))
     assert (kind, first) == ("different", 2)
 
 
@@ -497,7 +497,7 @@ def test_a_value_that_a_file_has_no_column_for_is_found(lake: Any, value: dict[s
     """It is from before the schema grew, or so it seems."""
     put(lake.table(), [plain(0), plain(1, s={"a": 1})], decoding=grown(more=False))
     messages = [plain(0), plain(1, **{"s": {"a": 1}, **value})]
-    [(kind, first, _)] = found(audit(lake, messages, decoding=grown(more=True)))
+    [(kind, first, _)] = findings(audit(lake, messages, decoding=grown(more=True)))
     assert (kind, first) == ("different", 1)
 
 
@@ -507,9 +507,9 @@ def test_in_a_table_with_partitions_too(tmp_path: Path) -> None:
     put(lake.table(partition_by=["part"]), [*messages[:2], *messages[3:]])
     changed = [*messages[:4], plain(4, n=9), messages[5]]
     report = audit(lake, changed, decoding=DECODING)
-    assert (found(report), report.decoded) == ([("missing", 2, 2), ("different", 4, 4)], 4)
+    assert (findings(report), report.decoded) == ([("missing", 2, 2), ("different", 4, 4)], 4)
     aborted = audit(lake, [*messages[:2], *messages[3:5]], decoding=DECODING)
-    assert ([kind for kind, *_ in found(aborted)], aborted.decoded) == (["not committed"], 4)
+    assert ([kind for kind, *_ in findings(aborted)], aborted.decoded) == (["not committed"], 4)
 
 
 def test_a_file_that_is_there_twice_is_found(directory: DirectoryLake) -> None:
@@ -517,15 +517,15 @@ def test_a_file_that_is_there_twice_is_found(directory: DirectoryLake) -> None:
     [file] = directory.root.glob("t/*.parquet")
     shutil.copy(file, file.with_name("copy.parquet"))
     report = audit(directory, MIXED, decoding=DECODING)
-    kinds = {kind for kind, *_ in found(report)}
-    offsets = [n for _, one, last in found(report) for n in range(one, last + 1)]
+    kinds = {kind for kind, *_ in findings(report)}
+    offsets = [n for _, one, last in findings(report) for n in range(one, last + 1)]
     assert (kinds, offsets) == ({"twice"}, list(range(7)))
 
 
 def test_merged_files_are_proven(tmp_path: Path) -> None:
     lake = DeltaLake(tmp_path / "lake")
-    for each in MIXED:
-        put(lake.table(), [each])
+    for message in MIXED:
+        put(lake.table(), [message])
     assert lake.table().compact(1 << 20).files == 1
     report = audit(lake, MIXED, decoding=DECODING)
     assert (report.findings, report.messages, report.decoded) == ([], 3, 4)

@@ -63,8 +63,10 @@ def test_readers_that_are_not_ours_agree(lake: DeltaLake) -> None:
     staged(lake.table(), [7, 8])  # not landed
     assert rows(lake) == numbers(range(7))
     assert sorted(by_polars(pl.scan_delta(str(lake.root)))["n"]) == numbers(range(7))
-    found = duckdb.read_parquet(replayed(lake)).project("n, epoch_ms(_kafka.timestamp)").fetchall()
-    assert sorted(found) == [(n, n % 10) for n in numbers(range(7))]
+    by_duckdb = (
+        duckdb.read_parquet(replayed(lake)).project("n, epoch_ms(_kafka.timestamp)").fetchall()
+    )
+    assert sorted(by_duckdb) == [(n, n % 10) for n in numbers(range(7))]
 
 
 def test_the_commit_says_what_it_is(lake: DeltaLake) -> None:
@@ -83,12 +85,12 @@ def test_the_commit_says_what_it_is(lake: DeltaLake) -> None:
 
 
 def test_a_folder_that_readers_would_skip_is_escaped(lake: DeltaLake) -> None:
-    messages = [replace(each, topic="_schemas") for each in segments([0])]
+    messages = [replace(message, topic="_schemas") for message in segments([0])]
     ids = {"_schemas": TopicGeneration("c", "i")}
     land(messages, table=lake.table(), generations=ids)
     assert rows(lake) == numbers([0])
     assert [path.startswith(f"{lake.root}/@_schemas/p0-") for path in replayed(lake)] == [True]
-    messages = [replace(each, topic="_schemas") for each in segments([0, 1])]
+    messages = [replace(message, topic="_schemas") for message in segments([0, 1])]
     land(messages, table=lake.table(), generations=ids)
     assert lake.load().optimize.compact()["numFilesRemoved"] == 2
     assert rows(lake) == numbers([0, 1])
@@ -246,8 +248,8 @@ def test_every_type_of_delta_lands_and_reads_equal(lake: DeltaLake) -> None:
         zone=pa.array([moment, None], pa.timestamp("us", "Europe/Berlin")),
     )
     land_table(lake, data)
-    found = lake.read().drop_columns("_kafka")
-    assert found.to_pylist() == data.to_pylist()
+    landed = lake.read().drop_columns("_kafka")
+    assert landed.to_pylist() == data.to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -446,8 +448,8 @@ def statistics(
     known = {f"delta.dataSkipping{name}": value for name, value in properties.items()}
     indexed = indexed_columns(delta_schema(data.schema), partition, known)
     footer = pq.read_metadata(tmp_path / "file.parquet")
-    found: dict[str, Any] = json.loads(file_statistics(footer, indexed), parse_float=Decimal)
-    return found
+    stats: dict[str, Any] = json.loads(file_statistics(footer, indexed), parse_float=Decimal)
+    return stats
 
 
 def test_statistics_come_from_all_row_groups(tmp_path: Path) -> None:
@@ -499,9 +501,9 @@ def test_statistics_come_from_all_row_groups(tmp_path: Path) -> None:
 def test_bounds_are_rounded_outwards(
     column: pa.Array, least: Any, most: Any, tmp_path: Path
 ) -> None:
-    found = statistics(pa.table({"x": column}), tmp_path)
-    assert found["minValues"] == {"x": least}
-    assert found["maxValues"] == {"x": most}
+    stats = statistics(pa.table({"x": column}), tmp_path)
+    assert stats["minValues"] == {"x": least}
+    assert stats["maxValues"] == {"x": most}
 
 
 @pytest.mark.parametrize(
@@ -519,8 +521,8 @@ def test_bounds_are_rounded_outwards(
 def test_a_bound_is_stated_of_each_column_or_of_none(
     column: pa.Array, least: Any, most: Any, tmp_path: Path
 ) -> None:
-    found = statistics(pa.table({"x": column, "n": [1, 2]}), tmp_path)
-    assert (found.get("minValues"), found.get("maxValues")) == (least, most)
+    stats = statistics(pa.table({"x": column, "n": [1, 2]}), tmp_path)
+    assert (stats.get("minValues"), stats.get("maxValues")) == (least, most)
 
 
 def test_beside_a_column_without_statistics_none_has_bounds(tmp_path: Path) -> None:
@@ -528,7 +530,7 @@ def test_beside_a_column_without_statistics_none_has_bounds(tmp_path: Path) -> N
     data = pa.table({"x": ["a", None], "s": [{"y": 2.5}] * 2, "n": [1, 2]})
     path = tmp_path / "file.parquet"
     indexed = indexed_columns(delta_schema(data.schema), (), {})
-    for stated, found in (
+    for stated, expected in (
         (["n", "s.y"], {"nullCount": {"s": {"y": 0}, "n": 0}}),
         (
             ["n", "x"],
@@ -541,7 +543,7 @@ def test_beside_a_column_without_statistics_none_has_bounds(tmp_path: Path) -> N
     ):
         pq.write_table(data, path, write_statistics=stated)
         statistics = json.loads(file_statistics(pq.read_metadata(path), indexed))
-        assert statistics == {"numRecords": 2, **found}
+        assert statistics == {"numRecords": 2, **expected}
 
 
 def test_lists_and_maps_have_none_and_shift_nothing(tmp_path: Path) -> None:
@@ -573,8 +575,8 @@ def test_the_columns_are_stated_that_readers_expect(
     pairs = pa.array([[("k", {"v": 1})]], pa.map_(pa.string(), pa.struct({"v": pa.int64()})))
     data = pa.table({"part": ["p"], "map": pairs, "b": [b"b"], "s": [{"x": 1, "y": 2}]})
     data = data.append_column("a.b", [[3]])
-    found = statistics(data, tmp_path, ["part"], **properties)
-    assert found.get("minValues", {}) == stated
+    stats = statistics(data, tmp_path, ["part"], **properties)
+    assert stats.get("minValues", {}) == stated
 
 
 def test_the_log_is_in_utf_8(lake: DeltaLake) -> None:

@@ -49,15 +49,15 @@ class PanicException(BaseException):
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list to which each opening of a table adds."""
-    found: list[Any] = []
+    versions: list[Any] = []
     open_ = DeltaLakeTable.open_version
 
     def noted(self: DeltaLakeTable, version: int | None = None) -> Any:
-        found.append(version)
+        versions.append(version)
         return open_(self, version)
 
     monkeypatch.setattr(DeltaLakeTable, "open_version", noted)
-    return found
+    return versions
 
 
 def checkpoints(lake: DeltaLake) -> list[int]:
@@ -71,11 +71,11 @@ def test_a_table_is_opened_once_and_for_its_checkpoints(
     """To open it takes time for each of its files."""
     put(lake.table(), [0])
     lake.load().alter.set_table_properties({"delta.checkpointInterval": "10"})
-    found, table = opened(monkeypatch), lake.table()
+    versions, table = opened(monkeypatch), lake.table()
     for offset in range(1, 31):
         land(segments([offset]), table=table, generations=GENERATIONS)
-    assert found == [None, 9, 19, 29]
-    assert checkpoints(lake) == found[1:]
+    assert versions == [None, 9, 19, 29]
+    assert checkpoints(lake) == versions[1:]
     assert rows(lake) == numbers(range(31))
 
 
@@ -121,13 +121,13 @@ def test_a_commit_follows_a_hundred_of_others_without_opening_the_table(
     """For more, opening it is cheaper: it begins at a checkpoint."""
     table, other = lake.table(), lake.table()
     land(segments([0]), table=table, generations=GENERATIONS)
-    found = opened(monkeypatch)
+    versions = opened(monkeypatch)
     for commits in (100, 101):
         for offset in range(commits):
             other.commit([staged(other, [offset], partition=commits)])
-        found.clear()
+        versions.clear()
         assert len(table.fences()) == commits - 98
-        assert found == [None] * (commits - 100)
+        assert versions == [None] * (commits - 100)
 
 
 @pytest.mark.parametrize(
@@ -311,8 +311,8 @@ def test_a_table_that_was_deleted_or_made_anew_gets_no_commit_of_the_old_one(
         put(lake.table(), range(20, 30))
         assert rows(lake) == numbers(range(20, 30))
     else:
-        found = rows(lake) if removed else []
-        assert found == (numbers([3]) if removed else [])
+        landed = rows(lake) if removed else []
+        assert landed == (numbers([3]) if removed else [])
         put(lake.table(), range(3, 6))
         assert rows(lake) == numbers(range(3, 6))
 

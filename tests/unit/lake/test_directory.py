@@ -76,8 +76,8 @@ def put(table: ParquetDirectory, offsets: Iterable[int], **layout: Any) -> Commi
 
 def rows(table: ParquetDirectory) -> list[int]:
     """What a reader that lists the directory finds."""
-    found = [pq.read_table(path)["n"].to_pylist() for path in table.root.rglob("*.parquet")]
-    return sorted(n for each in found for n in each)
+    columns = [pq.read_table(path)["n"].to_pylist() for path in table.root.rglob("*.parquet")]
+    return sorted(n for column in columns for n in column)
 
 
 def names(table: ParquetDirectory, pattern: str = "t/*") -> list[str]:
@@ -101,7 +101,7 @@ def test_files_are_named_by_topic_partition_and_offsets(table: ParquetDirectory)
 
 def test_names_sort_by_offset(table: ParquetDirectory) -> None:
     put(table, range(9, 12), mode=Mode.VERBATIM)
-    read = [pq.read_table(table.root / each)["n"][0].as_py() for each in names(table)]
+    read = [pq.read_table(table.root / path)["n"][0].as_py() for path in names(table)]
     assert read == [90, 100, 110]
 
 
@@ -438,8 +438,8 @@ class HookedFiles(QuickFiles):
         self._around(f"remove {path}", lambda: LocalFiles.remove(self, path))
 
     def size(self, path: Path) -> int | None:
-        found: int | None = self._around(f"size {path}", lambda: LocalFiles.size(self, path))
-        return found
+        nbytes: int | None = self._around(f"size {path}", lambda: LocalFiles.size(self, path))
+        return nbytes
 
     def same(self, one: Path, other: Path) -> bool:
         return bool(self._around(f"same {other}", lambda: LocalFiles.same(self, one, other)))
@@ -549,9 +549,9 @@ def settle(root: Path, offsets: Iterable[int] = INPUT) -> None:
 
 def visible(root: Path) -> None:
     """What a reader finds in between: whole files, and nothing twice."""
-    found = Counter(rows(quick(root)))
-    assert set(found.values()) <= {1}
-    assert set(found) <= set(numbers(INPUT))
+    counts = Counter(rows(quick(root)))
+    assert set(counts.values()) <= {1}
+    assert set(counts) <= set(numbers(INPUT))
 
 
 @pytest.mark.long
@@ -612,8 +612,8 @@ def test_another_commit_at_any_step(tmp_path: Path, others: range) -> None:
         files = InterruptedFiles(k, lambda root=root: put(quick(root), others, file_segments=3))
         with suppress(NotLandedError):
             attempt(ParquetDirectory(root, files=files))
-        found = Counter(rows(quick(root)))
-        assert set(found.values()) == {1}
+        counts = Counter(rows(quick(root)))
+        assert set(counts.values()) == {1}
         settle(root, everything)
 
 
@@ -686,7 +686,7 @@ def test_two_at_once_one_lands_and_the_other_is_told(tmp_path: Path) -> None:
         except NotLandedError as error:
             results.append(error)
 
-    threads = [threading.Thread(target=commit, args=(each,)) for each in (range(5), range(8))]
+    threads = [threading.Thread(target=commit, args=(offsets,)) for offsets in (range(5), range(8))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -703,7 +703,7 @@ def test_nothing_is_logged_before_it_is_durable(tmp_path: Path) -> None:
     before, after = steps[:log], steps[log:]
     assert before.count("before sync") == len([s for s in before if "before create" in s])
     assert f"before sync {tmp_path / '_columnar/staged'}" in before
-    folders = [after.index(f"before sync {tmp_path / each}") for each in ("_columnar/log", "t")]
+    folders = [after.index(f"before sync {tmp_path / folder}") for folder in ("_columnar/log", "t")]
     links = [i for i, step in enumerate(after) if "before link" in step]
     removed = [i for i, s in enumerate(after) if "before remove" in s and "segment" in s]
     assert links[0] < folders[0] < links[1] < links[-1] < folders[1] < removed[0]

@@ -91,9 +91,9 @@ def test_they_land_as_they_came_beside_stitched_files(lake: Any, verify: Any) ->
     result = land(MESSAGES, table=table, generations=GENERATIONS, rules=Rules(verify=verify))
     assert (result.landed.messages, len(result.files)) == (3, 3)
     files = {path: (lake.root / path).read_bytes() for path in lake.data_files()}
-    [found] = [data for data in files.values() if data == MESSAGES[1].value]
-    assert decrypted(found)["n"].to_pylist() == numbers([1])
-    others = [pq.read_table(pa.BufferReader(file)) for file in files.values() if file != found]
+    [unchanged] = [data for data in files.values() if data == MESSAGES[1].value]
+    assert decrypted(unchanged)["n"].to_pylist() == numbers([1])
+    others = [pq.read_table(pa.BufferReader(file)) for file in files.values() if file != unchanged]
     assert sorted(pa.concat_tables(others)["n"].to_pylist()) == numbers([0, 2])
 
 
@@ -109,10 +109,10 @@ def test_they_land_in_the_partition_that_a_plain_column_tells(kind: Any, tmp_pat
     )
     assert (result.landed.messages, result.dead_letters) == (2, 1)
     files = [(lake.root / path).read_bytes() for path in lake.data_files()]
-    assert sorted(files) == sorted(each.value for each in sent[:2])
+    assert sorted(files) == sorted(message.value for message in sent[:2])
     head = lake.table().head()
     landed = {file.read(): file.partition for file in lake.table().landed_files(head)}
-    assert [landed[each.value]["part"].as_py() for each in sent[:2]] == ["a", "b"]
+    assert [landed[message.value]["part"].as_py() for message in sent[:2]] == ["a", "b"]
     [letter] = letters(place)
     assert "t[0]@2: it has encrypted columns, and would have to be decoded" in letter["reason"]
 

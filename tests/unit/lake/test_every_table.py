@@ -96,9 +96,9 @@ def test_a_table_with_partitions_that_grows_is_read_and_proven(lake: Any) -> Non
         table = lake.table(partition_by=["c"])
         result = land([message], table=table, generations=GENERATIONS)
         assert (len(result.files), result.rewritten) == (6, 1)
-    found = lake.read().sort_by([("n", "ascending"), ("more", "ascending")])
-    assert found["c"].to_pylist() == [text for text in texts for _ in range(2)]
-    assert found["more"].to_pylist() == [value for n in range(6) for value in (n, None)]
+    landed = lake.read().sort_by([("n", "ascending"), ("more", "ascending")])
+    assert landed["c"].to_pylist() == [text for text in texts for _ in range(2)]
+    assert landed["more"].to_pylist() == [value for n in range(6) for value in (n, None)]
     report = audit(lake, messages)
     assert (report.findings, report.messages, report.files) == ([], 2, 12)
 
@@ -238,7 +238,7 @@ def test_two_at_once_one_lands_and_the_other_is_told(lake: Any, others: range) -
             outcomes.append(str(error))
             table.discard([attempt])
 
-    threads = [threading.Thread(target=commit, args=(each,)) for each in (range(6), others)]
+    threads = [threading.Thread(target=commit, args=(offsets,)) for offsets in (range(6), others)]
     for thread in threads:
         thread.start()
     for thread in threads:

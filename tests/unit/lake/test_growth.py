@@ -241,17 +241,17 @@ def test_narrow_segments_are_cast_to_the_wider_columns_of_delta(
     said = pq.read_metadata(cast).metadata[b"columnar.schema"]
     assert said.decode() == fingerprint_of(cast.read_bytes())
     files = [str(path) for path in delta.root.rglob("*.parquet")]
-    found = duckdb.read_parquet(files).project("n, f, s.a, list[1]").fetchall()
-    assert sorted(found) == [(1, 1.5, 1, 1), (2, 1e300, 1 << 40, 1 << 40)]
+    by_duckdb = duckdb.read_parquet(files).project("n, f, s.a, list[1]").fetchall()
+    assert sorted(by_duckdb) == [(1, 1.5, 1, 1), (2, 1e300, 1 << 40, 1 << 40)]
 
 
 def test_delta_goes_on_when_its_owner_has_widened_the_table(delta: DeltaLake) -> None:
     """As docs/lake.md says."""
     put(delta, 0, NARROW)
-    found = delta.read()
-    columns = WIDE.schema.append(found.schema.field("_kafka"))
+    landed = delta.read()
+    columns = WIDE.schema.append(landed.schema.field("_kafka"))
     write_deltalake(
-        str(delta.root), found.select(columns.names).cast(columns),
+        str(delta.root), landed.select(columns.names).cast(columns),
         mode="overwrite", schema_mode="overwrite",
     )  # fmt: skip
     put(delta, 1, WIDE)
@@ -305,8 +305,8 @@ def test_readers_see_a_directory_that_has_grown_as_the_page_says(
     files = ds.dataset(paths, schema=schema).to_table().sort_by("n")
     assert files.to_pylist() == expected
     names = ", ".join(f'"{name}"' for name in schema.names)
-    found = duckdb.read_parquet(paths, union_by_name=True).project(names).order("n")
-    assert found.to_arrow_table().to_pylist() == expected
+    relation = duckdb.read_parquet(paths, union_by_name=True).project(names).order("n")
+    assert relation.to_arrow_table().to_pylist() == expected
     frame = pl.concat(map(pl.scan_parquet, paths), how="diagonal_relaxed").sort("n")
     assert frame.select(pl.exclude("_kafka", "map")).collect().to_dicts() == [
         {

@@ -100,7 +100,7 @@ def test_milliseconds_have_no_bounds_in_stitched_files(lake: IcebergLake) -> Non
     group = pq.read_metadata(path).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     bare = [column.path_in_schema for column in columns if column.statistics is None]
-    assert [each for each in bare if "_kafka" not in each] == ["at", "list.list.element"]
+    assert [name for name in bare if "_kafka" not in name] == ["at", "list.list.element"]
     assert "_kafka.timestamp" in bare
     assert (
         lake.read().select(["n", "at", "list"]).to_pylist()
@@ -122,8 +122,8 @@ def test_times_that_python_does_not_have_land_without_bounds(lake: IcebergLake) 
         }
     )
     land_table(lake, data)
-    found = lake.read()
-    assert found.select(data.column_names).cast(data.schema) == data
+    landed = lake.read()
+    assert landed.select(data.column_names).cast(data.schema) == data
     table = lake.load()
     [task] = table.scan().plan_files()
     ids = {field.name: field.field_id for field in table.schema().fields}
@@ -155,11 +155,11 @@ def test_the_commit_says_what_it_is(lake: IcebergLake) -> None:
 
 def ids_of(field: pa.Field) -> dict[str, int]:
     """Return the field ids of a column of a file, by name."""
-    found = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1))}
+    ids = {field.name: int((field.metadata or {}).get(b"PARQUET:field_id", -1))}
     children = [field.type.field(i) for i in range(field.type.num_fields)]
     for child in children:
-        found |= {f"{field.name}.{name}": number for name, number in ids_of(child).items()}
-    return found
+        ids |= {f"{field.name}.{name}": number for name, number in ids_of(child).items()}
+    return ids
 
 
 def test_stitched_files_have_the_tables_own_field_ids(lake: IcebergLake) -> None:
@@ -172,17 +172,17 @@ def test_stitched_files_have_the_tables_own_field_ids(lake: IcebergLake) -> None
     )
     land_table(lake, data)
     [path] = parquet_paths(lake)
-    found = {}
-    for each in pq.ParquetFile(path).schema_arrow:
-        found |= ids_of(each)
+    ids = {}
+    for field in pq.ParquetFile(path).schema_arrow:
+        ids |= ids_of(field)
     table = lake.load().schema()
     table = lake.load().schema()
-    assert found.pop("map.map") == -1  # the repeated group
-    assert found["n"] == table.find_field("n").field_id
-    assert found["list.element.x"] == table.find_field("list.element.x").field_id
-    assert found["map.map.value"] == table.find_field("map.value").field_id
-    assert found["_kafka.row"] == table.find_field("_kafka.row").field_id
-    assert sorted(found.values()) == sorted(table.field_ids)
+    assert ids.pop("map.map") == -1  # the repeated group
+    assert ids["n"] == table.find_field("n").field_id
+    assert ids["list.element.x"] == table.find_field("list.element.x").field_id
+    assert ids["map.map.value"] == table.find_field("map.value").field_id
+    assert ids["_kafka.row"] == table.find_field("_kafka.row").field_id
+    assert sorted(ids.values()) == sorted(table.field_ids)
 
 
 def rename(lake: IcebergLake) -> None:
@@ -252,8 +252,8 @@ def test_times_in_any_zone_are_instants(
     assert str(lake.load().schema().find_field("at").field_type) == "timestamptz"
 
     def check() -> None:
-        found = lake.read().drop_columns("_kafka")
-        assert found.to_pylist() == 3 * data.to_pylist()
+        landed = lake.read().drop_columns("_kafka")
+        assert landed.to_pylist() == 3 * data.to_pylist()
         later = lake.load().scan(row_filter="at > '2024-07-02T03:04:05.6+00:00'").to_arrow()
         assert later["n"].to_pylist() == [1, 1, 1]
         assert lake.load().scan(row_filter="at > '2024-07-02T03:04:06+00:00'").count() == 0
@@ -468,7 +468,7 @@ def test_a_table_is_changed_by_catalogs_that_are_not_closed(
     monkeypatch.setattr(SqlCatalog, "close", lambda self: closed.append(self) or close(self))
 
     def watched(self: Any, *arguments: Any) -> Any:
-        used.append(any(each is self for each in closed))
+        used.append(any(catalog is self for catalog in closed))
         return commit_table(self, *arguments)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", watched)

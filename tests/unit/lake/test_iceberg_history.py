@@ -62,11 +62,11 @@ def days_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def snapshots(lake: IcebergLake) -> list[int]:
     """Return the offsets that the snapshots have reached, oldest first; -1 if it was not ours."""
-    found = [
+    records = [
         iceberg_history.CommitRecord.from_properties(snapshot.summary.additional_properties)
         for snapshot in lake.load().metadata.snapshots
     ]
-    return [each.fences[FENCE].next if each else -1 for each in found]
+    return [record.fences[FENCE].next if record else -1 for record in records]
 
 
 def named(lake: IcebergLake, pattern: str) -> set[str]:
@@ -91,17 +91,17 @@ def referenced(lake: IcebergLake) -> tuple[set[str], set[str]]:
 def check_files(lake: IcebergLake) -> None:
     """Check that a table has the files of its snapshots, all of them, and no others."""
     metadata, data = referenced(lake)
-    found = named(lake, "*.avro")
+    names = named(lake, "*.avro")
     # A manifest that pyiceberg has written and merged at once goes when its snapshot does.
-    merged = {each.replace("-m1.avro", "-m0.avro") for each in metadata if "-m1.avro" in each}
-    assert metadata <= found <= metadata | merged
+    merged = {name.replace("-m1.avro", "-m0.avro") for name in metadata if "-m1.avro" in name}
+    assert metadata <= names <= metadata | merged
     assert {path.rpartition("/")[2] for path in lake.data_files()} == data
 
 
 def test_a_table_that_is_created_here_is_bounded(lake: IcebergLake) -> None:
     put(lake.table(), [0])
-    found = lake.load().properties
-    assert {name: found[name] for name in iceberg_history.BOUNDED} == {
+    properties = lake.load().properties
+    assert {name: properties[name] for name in iceberg_history.BOUNDED} == {
         "columnar.keep-snapshots": "100",
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "100",
@@ -163,8 +163,8 @@ def test_what_the_properties_say(
     land_each(lake, range(6))
     set_properties(lake, properties)
     metadata = lake.load().metadata
-    found = retained(metadata, None, metadata.last_updated_ms + int(days * DAY))
-    assert (None if found is None else len(found)) == kept
+    ids = retained(metadata, None, metadata.last_updated_ms + int(days * DAY))
+    assert (None if ids is None else len(ids)) == kept
 
 
 def test_tags_and_branches_stay(lake: IcebergLake) -> None:
@@ -438,6 +438,6 @@ def test_every_snapshot_that_stays_can_be_read_after_a_rollback_and_a_merge(
     table = lake.load()
     left = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
     assert len(left) == len(rows_of) - 1  # what was rolled back has expired
-    for each in left:
-        assert table.scan(snapshot_id=each).to_arrow().num_rows == rows_of[each]
+    for snapshot_id in left:
+        assert table.scan(snapshot_id=snapshot_id).to_arrow().num_rows == rows_of[snapshot_id]
     check_files(lake)

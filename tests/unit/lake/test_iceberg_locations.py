@@ -37,8 +37,8 @@ class Elsewhere(LocationProvider):
 
 def files(lake: IcebergLake, root: Path) -> list[str]:
     """Return the files of the table below a folder, without the first one that landed."""
-    found = [task.file.file_path for task in lake.load().scan().plan_files()]
-    return sorted(path.removeprefix(f"file://{root}/") for path in found if "/data/t/" not in path)
+    paths = [task.file.file_path for task in lake.load().scan().plan_files()]
+    return sorted(path.removeprefix(f"file://{root}/") for path in paths if "/data/t/" not in path)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,15 @@ def test_files_go_where_the_properties_say(
     lake: IcebergLake, tmp_path: Path, properties: dict[str, str], pattern: str
 ) -> None:
     with lake.opened() as table, table.transaction() as change:
-        change.set_properties({key: each.format(root=tmp_path) for key, each in properties.items()})
+        change.set_properties(
+            {key: template.format(root=tmp_path) for key, template in properties.items()}
+        )
     put(lake.table(), range(3))
     put(lake.table(), range(5))
     assert rows(lake) == numbers(range(5))
     landed = files(lake, tmp_path)
     assert len(landed) == 2
-    assert all(re.fullmatch(pattern, each) for each in landed), landed
+    assert all(re.fullmatch(pattern, path) for path in landed), landed
     assert audit(lake, segments(range(5))).findings == []
     before = set(tmp_path.rglob("*.parquet"))
     lake.table().discard([staged(lake.table(), [5, 6])])  # what does not land is removed there

@@ -46,10 +46,12 @@ def lake(tmp_path: Path) -> IcebergLake:
 
 def land_tables(lake: IcebergLake, *tables: pa.Table, first: int = 0, **options: Any) -> Any:
     """Land each as a segment, in a commit of its own; return the messages."""
-    found = [segment(table, offset=first + n, number=first + n) for n, table in enumerate(tables)]
-    for each in found:
-        land([each], table=lake.table(**options), generations=GENERATIONS)
-    return found
+    messages = [
+        segment(table, offset=first + n, number=first + n) for n, table in enumerate(tables)
+    ]
+    for message in messages:
+        land([message], table=lake.table(**options), generations=GENERATIONS)
+    return messages
 
 
 def landed(lake: IcebergLake) -> dict[str, Any]:
@@ -108,10 +110,10 @@ def test_a_merged_file_has_the_tables_field_ids_and_no_bounds_of_milliseconds(
     lake.table().compact(LARGE)
     [(path, file)] = landed(lake).items()
     columns = pq.ParquetFile(path).schema_arrow
-    found = [columns.field("n"), columns.field("list").type.value_field]
-    found.append(columns.field("_kafka").type.field("row"))
+    fields = [columns.field("n"), columns.field("list").type.value_field]
+    fields.append(columns.field("_kafka").type.field("row"))
     schema = lake.load().schema()
-    assert [int(each.metadata[b"PARQUET:field_id"]) for each in found] == [
+    assert [int(field.metadata[b"PARQUET:field_id"]) for field in fields] == [
         schema.find_field(name).field_id for name in ("n", "list.element", "_kafka.row")
     ]
     assert list(file.lower_bounds) == [schema.find_field("n").field_id]
@@ -248,8 +250,8 @@ def test_files_of_other_names_stay_as_they_are(lake: IcebergLake) -> None:
             update.rename_column(old, new)
     land_tables(lake, *[pa.table({"x": [3], "n": [4]})] * 2, first=2)
     assert lake.table().compact(LARGE) == CompactResult(files_before=4, files=3)
-    found = lake.read().select(["x", "n"]).sort_by("x").to_pylist()
-    assert found == [{"x": 1, "n": 2}] * 2 + [{"x": 3, "n": 4}] * 2
+    records = lake.read().select(["x", "n"]).sort_by("x").to_pylist()
+    assert records == [{"x": 1, "n": 2}] * 2 + [{"x": 3, "n": 4}] * 2
 
 
 def test_rows_under_delete_files_are_refused(
@@ -265,16 +267,16 @@ def test_rows_under_delete_files_are_refused(
         content = DataFileContent.POSITION_DELETES
 
     def with_deletes() -> Any:
-        found = load()
-        [task, *others] = found.scan().plan_files()
+        loaded = load()
+        [task, *others] = loaded.scan().plan_files()
         task.delete_files.add(Deleted())
 
         class Scan:
             def plan_files(self) -> Any:
                 return [task, *others]
 
-        found.scan = Scan
-        return found
+        loaded.scan = Scan
+        return loaded
 
     monkeypatch.setattr(table, "load", with_deletes)
     with pytest.raises(LakeError, match=r"lake\.t: delete files have deleted rows"):

@@ -159,9 +159,9 @@ def test_a_directory_lands_in_an_object_store(files: ObjectFiles, tmp_path: Path
     assert put(table, [0, 1, 2], file_segments=2).landed == Count(3, 3 * ROWS)
     again = pickle.loads(pickle.dumps(table))
     assert put(again, range(5)).landed_before == Count(3, 3 * ROWS)
-    found = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".json"]
-    assert {each.parent.name for each in found} == {"t"}
-    rows = [n for each in found for n in pq.read_table(each)["n"].to_pylist()]
+    paths = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".json"]
+    assert {path.parent.name for path in paths} == {"t"}
+    rows = [n for path in paths for n in pq.read_table(path)["n"].to_pylist()]
     assert sorted(rows) == numbers(range(5))
 
 
@@ -185,7 +185,7 @@ def test_a_store_that_overwrites_what_it_should_refuse_is_found_out(
     files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = obstore.put
-    monkeypatch.setattr(obstore, "put", lambda *each, **_: real(*each))
+    monkeypatch.setattr(obstore, "put", lambda *arguments, **_: real(*arguments))
     with pytest.raises(
         NotLandedError, match=r"does not support If-None-Match.*whose name was taken"
     ):
@@ -204,9 +204,9 @@ class Dying(ObjectFiles):
     at, after, count, dead = -1, False, 0, False
 
     def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
+        attribute = super().__getattribute__(name)
         if name not in {"writer", "put", "link", "same", "remove", "size", "read", "names"}:
-            return found
+            return attribute
 
         def step(*arguments: Any, **keywords: Any) -> Any:
             is_last = self.count == self.at
@@ -214,7 +214,7 @@ class Dying(ObjectFiles):
             self.dead |= is_last and not self.after
             if self.dead:
                 raise Killed
-            result = found(*arguments, **keywords)
+            result = attribute(*arguments, **keywords)
             self.dead = is_last
             if self.dead:
                 raise Killed
@@ -236,8 +236,8 @@ def test_killed_at_any_request_and_started_again(tmp_path: Path, *, after: bool)
         with pytest.raises(Killed):
             put(ParquetDirectory("", files=files), range(4), file_segments=2)
         put(ParquetDirectory("", files=ObjectFiles(f"file://{root}", {})), range(6))
-        found = [pq.read_table(path)["n"].to_pylist() for path in root.glob("t/*")]
-        assert sorted(n for each in found for n in each) == numbers(range(6))
+        columns = [pq.read_table(path)["n"].to_pylist() for path in root.glob("t/*")]
+        assert sorted(n for column in columns for n in column) == numbers(range(6))
 
 
 def test_a_file_in_the_way_is_never_overwritten(files: ObjectFiles) -> None:

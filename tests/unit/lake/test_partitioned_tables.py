@@ -64,16 +64,16 @@ def table(n: Iterable[int], c: Iterable[str | None], **columns: Any) -> pa.Table
 
 
 def messages(*tables: pa.Table, first: int = 0) -> list[SourceMessage]:
-    return [segment(each, offset=first + i, number=first + i) for i, each in enumerate(tables)]
+    return [segment(data, offset=first + i, number=first + i) for i, data in enumerate(tables)]
 
 
 def put(
     lake: Any, *tables: pa.Table, first: int = 0, rules: Rules | None = None, **options: Any
 ) -> CommitResult:
     layout = {key: options.pop(key) for key in ("mode",) if key in options}
-    found = messages(*tables, first=first)
+    batch = messages(*tables, first=first)
     place = lake.table(**options)
-    return land(found, table=place, generations=GENERATIONS, layout=Layout(**layout), rules=rules)
+    return land(batch, table=place, generations=GENERATIONS, layout=Layout(**layout), rules=rules)
 
 
 def staged(lake: Any, *tables: pa.Table, today: datetime.date = TODAY, **options: Any) -> Any:
@@ -157,8 +157,8 @@ def test_a_segment_of_several_values_can_be_a_dead_letter_which_a_replay_splits(
     assert (result.landed, result.dead_letters, result.rewritten) == (Count(2, 2), 1, 0)
     assert read(lake, "n", "c") == [(1, "DE"), (4, "US")]
     assert letters.read()["offset"].to_pylist() == [1]
-    found = replay(place, lake.table())
-    assert (found.landed, found.rewritten) == (Count(1, 2), 1)
+    replayed = replay(place, lake.table())
+    assert (replayed.landed, replayed.rewritten) == (Count(1, 2), 1)
     assert read(lake, "n", "c") == [(1, "DE"), (2, "DE"), (3, "US"), (4, "US")]
 
 
@@ -188,7 +188,7 @@ def test_a_batch_that_was_staged_twice_lands_once(lake: Any) -> None:
     data = [table([1, 2], ["DE", "US"]), table([3], ["US"])]
     by = ["c", "_ingest_date"]
     late = TODAY + datetime.timedelta(days=1)
-    attempts = [staged(lake, *data, partition_by=by, today=each) for each in (TODAY, late)]
+    attempts = [staged(lake, *data, partition_by=by, today=day) for day in (TODAY, late)]
     result = lake.table(partition_by=by).commit(attempts)
     assert (result.landed, result.repeated) == (Count(2, 3), Count(2, 3))
     assert [row[0] for row in read(lake, "n")] == [1, 2, 3]
@@ -261,11 +261,11 @@ def test_files_of_several_partitions_of_kafka_are_bounded_together(
         return writer
 
     place.create = counted
-    found = [
+    batch = [
         segment(table([n, n + 10], ["a", "b"]), offset=n // 2, number=n, partition=n % 2)
         for n in range(6)
     ]
-    land(found, table=place, generations=GENERATIONS, layout=Layout())
+    land(batch, table=place, generations=GENERATIONS, layout=Layout())
     assert most == 3
     assert read(lake, "n", "c") == [(n + i * 10, "ab"[i]) for i in range(2) for n in range(6)]
 
@@ -292,8 +292,8 @@ def test_a_partitioned_table_of_delta_can_be_merged(
     delta: DeltaLake, names: tuple[str, ...]
 ) -> None:
     sent = [table([1, 2], ["DE", "US"]), table([3], ["US"]), table([4], ["US"])]
-    for number, each in enumerate(sent):
-        put(delta, each, first=number, partition_by=names)
+    for number, data in enumerate(sent):
+        put(delta, data, first=number, partition_by=names)
     expected = CompactResult(files_before=4, files=2) if names == ("c",) else None
     assert delta.table().compact(1 << 20) == (expected or CompactResult(files_before=3, files=1))
     report = audit(delta, messages(*sent))  # the first message is in a merged file and in another
@@ -327,8 +327,8 @@ def test_a_day_that_cannot_be_a_partitions_is_a_dead_letter(
     letters = DirectoryLake(tmp_path / "dead")
     rules = Rules(dead_letters=DeadLetters(letters.table()))
     sent = [
-        pa.table({"n": range(len(each)), "at": pa.array(each, pa.date32())})
-        for each in ([0, 0], [days, days], [0, days], [0])
+        pa.table({"n": range(len(values)), "at": pa.array(values, pa.date32())})
+        for values in ([0, 0], [days, days], [0, days], [0])
     ]
     result = put(kind(tmp_path / "lake"), *sent, rules=rules, partition_by=[by])
     assert (result.landed, result.dead_letters) == (Count(2, 3), 2)
@@ -346,7 +346,7 @@ def test_a_number_whose_truncation_its_type_lacks_is_a_dead_letter(
     rules = Rules(dead_letters=DeadLetters(letters.table()))
     lake = IcebergLake(tmp_path / "lake")
     landing = [least + 8, -least - 1, -1, None]
-    sent = [pa.table({"i": pa.array([each], kind)}) for each in (least, *landing)]
+    sent = [pa.table({"i": pa.array([number], kind)}) for number in (least, *landing)]
     result = put(lake, *sent, rules=rules, partition_by=["truncate(10, i)"])
     assert (result.landed, result.dead_letters) == (Count(4, 4), 1)
     reason = letters.read()["reason"][0].as_py()
@@ -423,10 +423,10 @@ def test_a_table_that_changes_while_a_batch_is_written_makes_no_dead_letter(
 
     place.create = changed
     letters = DirectoryLake(tmp_path / "dead")
-    found = messages(table([1], ["DE"]), table([2, 3], ["DE", "US"]))
+    batch = messages(table([1], ["DE"]), table([2, 3], ["DE", "US"]))
     with pytest.raises(LakeError, match="the table has changed"):
         land(
-            found,
+            batch,
             table=place,
             generations=GENERATIONS,
             rules=Rules(dead_letters=DeadLetters(letters.table())),
@@ -539,8 +539,8 @@ def iceberg(tmp_path: Path) -> IcebergLake:
 
 def partitions(lake: IcebergLake) -> list[dict[str, Any]]:
     """Return what the manifests say, as pyiceberg reads them."""
-    found = lake.load().inspect.partitions()
-    return sorted((each.as_py() for each in found["partition"]), key=str)
+    inspected = lake.load().inspect.partitions()
+    return sorted((partition.as_py() for partition in inspected["partition"]), key=str)
 
 
 def times(unit: str, zone: str | None, *values: datetime.datetime) -> pa.Array:
@@ -577,8 +577,8 @@ def test_texts_and_numbers_are_truncated(iceberg: IcebergLake) -> None:
     by = ["truncate(2, c)", "truncate(10, n)"]
     result = put(iceberg, table([1, 9], ["ab", "abc"]), table([11], ["xyz"]), partition_by=by)
     assert (result.rewritten, len(result.files)) == (0, 2)
-    found = [tuple(partition.values()) for partition in partitions(iceberg)]
-    assert found == [("ab", 0), ("xy", 10)]
+    truncated = [tuple(partition.values()) for partition in partitions(iceberg)]
+    assert truncated == [("ab", 0), ("xy", 10)]
 
 
 @needs_polars
@@ -631,7 +631,7 @@ def test_buckets_are_those_of_pyiceberg(iceberg: IcebergLake, by: str) -> None:
         {
             "n": pa.array(range(40), pa.int32()),
             "c": [f"c{n % 9}" for n in range(40)],
-            "day": [each.date() for each in times],
+            "day": [instant.date() for instant in times],
             "time": pa.array(times, pa.timestamp("ms", "UTC")),
         }
     )
@@ -643,16 +643,16 @@ def test_buckets_are_those_of_pyiceberg(iceberg: IcebergLake, by: str) -> None:
     transform = BucketTransform(4).transform(loaded.schema().find_field(by).field_type)
     rows = 0
     for task in loaded.scan().plan_files():
-        found = pq.read_table(task.file.file_path.removeprefix("file://"))
-        assert {transform(value) for value in found[by].to_pylist()} == {task.file.partition[0]}
-        rows += found.num_rows
+        landed = pq.read_table(task.file.file_path.removeprefix("file://"))
+        assert {transform(value) for value in landed[by].to_pylist()} == {task.file.partition[0]}
+        rows += landed.num_rows
     assert rows == 82
     assert len(partitions(iceberg)) > 2
     for value in data[by].to_pylist():
         scan = loaded.scan(
             row_filter=EqualTo(by, value.isoformat() if by in ("day", "time") else value)
         )
-        same = [each for each in data[by].to_pylist() if each == value]
+        same = [other for other in data[by].to_pylist() if other == value]
         assert scan.to_arrow().num_rows >= 2 * len(same)
 
 
@@ -666,8 +666,8 @@ def test_nulls_have_no_bucket(iceberg: IcebergLake) -> None:
 def test_a_file_that_was_staged_for_another_partitioning_is_refused(iceberg: IcebergLake) -> None:
     put(iceberg, table([0], ["DE"]), partition_by=["c"])
     planner = Planner(fences=iceberg.table().fences(), generations=GENERATIONS)
-    found = messages(table([1], ["DE"]), first=1)
-    attempt = staging.stage(found, table=iceberg.table(), planner=planner)
+    batch = messages(table([1], ["DE"]), first=1)
+    attempt = staging.stage(batch, table=iceberg.table(), planner=planner)
     with iceberg.opened() as opened, opened.update_spec() as spec:
         spec.add_identity("n")
     with pytest.raises(LakeError, match="staged for another partitioning: stage the input again"):

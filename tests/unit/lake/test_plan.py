@@ -40,21 +40,21 @@ def planner(*, fences: Mapping[str, Fence] | None = None, **layout: Any) -> Plan
 
 
 def fence(first: int, following: int) -> dict[str, Fence]:
-    found = Fence(topic="t", partition=0, first=first, next=following, segment=f"p-{following - 1}")
-    return {FENCE: found}
+    fence = Fence(topic="t", partition=0, first=first, next=following, segment=f"p-{following - 1}")
+    return {FENCE: fence}
 
 
 def files(plan: Planner, messages: Iterable[SourceMessage]) -> list[list[int]]:
     """The offsets of each file, in the order of their beginning."""
-    found: list[list[int]] = []
+    offsets: list[list[int]] = []
     current: dict[SourcePartition, list[int]] = {}
     for message in messages:
         if placement := plan.place(message):
             if placement.starts_file:
-                found.append([])
-                current[placement.source] = found[-1]
+                offsets.append([])
+                current[placement.source] = offsets[-1]
             current[placement.source].append(placement.offset)
-    return found
+    return offsets
 
 
 def test_offsets_may_have_gaps() -> None:
@@ -175,12 +175,12 @@ def test_a_message_too_late_for_its_file_is_refused() -> None:
 def test_files_of_one_attempt_never_overlap(offsets: list[int], limit: int) -> None:
     """Whatever the order, each offset is in one file, or the attempt is refused."""
     try:
-        found = files(planner(file_segments=limit), segments(offsets))
+        placed = files(planner(file_segments=limit), segments(offsets))
     except LakeError:
         return
-    ordered = sorted(found)
+    ordered = sorted(placed)
     assert [offset for file in ordered for offset in file] == sorted(set(offsets))
-    assert all(len(file) <= limit for file in found)
+    assert all(len(file) <= limit for file in placed)
 
 
 def test_a_plain_message_is_refused_by_place() -> None:
@@ -216,18 +216,18 @@ def file(first: int, last: int, **changed: Any) -> StagedFile:
 
 
 def test_files_land_in_the_order_of_offsets_and_move_the_fence() -> None:
-    found = admit([file(5, 6), file(0, 3)], {})
-    assert found.lands == (file(0, 3), file(5, 6))
-    assert found.fences == {
+    admission = admit([file(5, 6), file(0, 3)], {})
+    assert admission.lands == (file(0, 3), file(5, 6))
+    assert admission.fences == {
         FENCE: Fence(topic="t", partition=0, first=0, next=7, segment="p-6"),
     }
 
 
 def test_files_below_the_fence_have_landed() -> None:
-    found = admit([file(0, 3), file(4, 5)], fence(0, 4))
-    assert found.landed_before == (file(0, 3),)
-    assert found.lands == (file(4, 5),)
-    assert found.fences[FENCE].first == 0
+    admission = admit([file(0, 3), file(4, 5)], fence(0, 4))
+    assert admission.landed_before == (file(0, 3),)
+    assert admission.lands == (file(4, 5),)
+    assert admission.fences[FENCE].first == 0
 
 
 def test_nothing_new_leaves_the_fences_as_they_are() -> None:
@@ -236,9 +236,9 @@ def test_nothing_new_leaves_the_fences_as_they_are() -> None:
 
 def test_a_task_that_ran_twice_lands_once() -> None:
     twice = [file(0, 3, path="one"), file(0, 3, path="two"), file(0, 3, path="three")]
-    found = admit(twice, {})
-    assert len(found.lands) == 1
-    assert len(found.repeated) == 2
+    admission = admit(twice, {})
+    assert len(admission.lands) == 1
+    assert len(admission.repeated) == 2
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_another_generation_does_not_land(held: dict[str, Fence]) -> None:
 
 def test_partitions_have_fences_of_their_own() -> None:
     other = file(0, 3, fence="kafka:cluster:id:1", partition=1)
-    found = admit([other], fence(0, 9))
-    assert found.lands == (other,)
-    assert set(found.fences) == {FENCE, "kafka:cluster:id:1"}
+    admission = admit([other], fence(0, 9))
+    assert admission.lands == (other,)
+    assert set(admission.fences) == {FENCE, "kafka:cluster:id:1"}
 
 
 # --- the ranges that were read --------------------------------------------------------------------
@@ -288,8 +288,10 @@ def read(first: int, following: int, *, partition: int = 0) -> ReadRange:
 
 
 def test_the_fence_moves_by_the_range_and_not_by_the_files() -> None:
-    found = admit([file(5, 6)], {}, ranges=[read(2, 9)])
-    assert found.fences == {FENCE: Fence(topic="t", partition=0, first=2, next=9, segment="p-6")}
+    admission = admit([file(5, 6)], {}, ranges=[read(2, 9)])
+    assert admission.fences == {
+        FENCE: Fence(topic="t", partition=0, first=2, next=9, segment="p-6")
+    }
 
 
 def test_a_range_past_the_fence_is_refused_and_both_are_named() -> None:
@@ -299,19 +301,19 @@ def test_a_range_past_the_fence_is_refused_and_both_are_named() -> None:
 
 
 def test_a_gap_lands_where_it_is_allowed() -> None:
-    found = admit([file(500, 510)], fence(0, 10), ranges=[read(500, 511)], allow_gaps=True)
-    assert (found.fences[FENCE].first, found.fences[FENCE].next) == (0, 511)
+    admission = admit([file(500, 510)], fence(0, 10), ranges=[read(500, 511)], allow_gaps=True)
+    assert (admission.fences[FENCE].first, admission.fences[FENCE].next) == (0, 511)
 
 
 def test_offsets_without_a_message_are_no_gap() -> None:
-    found = admit([file(12, 13)], fence(0, 10), ranges=[read(10, 15)])
-    assert found.fences[FENCE].next == 15
+    admission = admit([file(12, 13)], fence(0, 10), ranges=[read(10, 15)])
+    assert admission.fences[FENCE].next == 15
 
 
 def test_a_range_that_overlaps_what_landed_is_cut() -> None:
-    found = admit([file(2, 3), file(4, 7)], fence(0, 4), ranges=[read(2, 9)])
-    assert (found.landed_before, found.lands) == ((file(2, 3),), (file(4, 7),))
-    assert (found.fences[FENCE].first, found.fences[FENCE].next) == (0, 9)
+    admission = admit([file(2, 3), file(4, 7)], fence(0, 4), ranges=[read(2, 9)])
+    assert (admission.landed_before, admission.lands) == ((file(2, 3),), (file(4, 7),))
+    assert (admission.fences[FENCE].first, admission.fences[FENCE].next) == (0, 9)
 
 
 def test_a_range_that_has_landed_changes_nothing() -> None:
@@ -323,16 +325,16 @@ def test_files_of_another_partition_do_not_say_what_was_set_aside_last(last: int
     """The fence moves past it, unless a file of its own partition lies behind it."""
     other = "kafka:cluster:id:1"
     landed = file(5, 9), file(0, last, fence=other, partition=1)
-    found = admit(landed, {}, set_aside=[read(3, 7, partition=1)]).fences
-    assert (found[FENCE].next, found[FENCE].segment) == (10, "p-9")
+    fences = admit(landed, {}, set_aside=[read(3, 7, partition=1)]).fences
+    assert (fences[FENCE].next, fences[FENCE].segment) == (10, "p-9")
     behind = (10, "p-9") if last == 9 else (7, UNKNOWN_SEGMENT)
-    assert (found[other].next, found[other].segment) == behind
+    assert (fences[other].next, fences[other].segment) == behind
 
 
 def test_the_fence_moves_past_a_first_message_that_was_set_aside_alone() -> None:
     other = "kafka:cluster:id:1"
-    found = admit([file(5, 9)], {}, set_aside=[read(0, 1, partition=1)]).fences
-    assert (found[other].next, found[other].segment) == (1, UNKNOWN_SEGMENT)
+    fences = admit([file(5, 9)], {}, set_aside=[read(0, 1, partition=1)]).fences
+    assert (fences[other].next, fences[other].segment) == (1, UNKNOWN_SEGMENT)
 
 
 def test_an_empty_range_moves_the_fence_that_is_there() -> None:
@@ -344,8 +346,8 @@ def test_an_empty_range_of_a_partition_that_has_nothing_makes_no_fence() -> None
 
 
 def test_the_ranges_of_one_commit_follow_each_other_in_any_order() -> None:
-    found = admit([file(0, 3), file(4, 7)], {}, ranges=[read(4, 8), read(0, 4)])
-    assert found.fences[FENCE].next == 8
+    admission = admit([file(0, 3), file(4, 7)], {}, ranges=[read(4, 8), read(0, 4)])
+    assert admission.fences[FENCE].next == 8
 
 
 def test_a_gap_between_the_ranges_of_one_commit_is_refused() -> None:
@@ -362,10 +364,10 @@ def test_a_range_of_another_generation_is_refused() -> None:
 def test_fences_move_past_what_was_set_aside_in_proportion() -> None:
     def work(count: int) -> Callable[[], object]:
         fences = [FENCE.replace(":0", f":{number}") for number in range(count)]
-        landed = [replace(file(0, 1), fence=each, partition=n) for n, each in enumerate(fences)]
+        landed = [replace(file(0, 1), fence=name, partition=n) for n, name in enumerate(fences)]
         aside = [read(2, 3, partition=number) for number in range(count)]
         return lambda: admit(landed, {}, set_aside=aside)
 
-    found = work(3)()
-    assert [each.next for each in found.fences.values()] == [3, 3, 3]
+    admission = work(3)()
+    assert [fence.next for fence in admission.fences.values()] == [3, 3, 3]
     in_proportion(plan, work, 50)

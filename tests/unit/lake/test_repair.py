@@ -121,7 +121,7 @@ def test_bounds_that_leave_out_a_nan_are_put_right_in_the_file_too(
     messages = [segment(table, offset=n, number=n) for n, table in enumerate(tables)]
     put(lake, messages, mode)
     earlier.undo()
-    assert [set(each) >= {"s.y", "x"} for each in wrong(lake)] == [True]
+    assert [set(columns) >= {"s.y", "x"} for columns in wrong(lake)] == [True]
     assert repair(lake.table()) == RepairResult(files=1, repaired=1, left=0)
     assert wrong(lake) == []
     ask(lake, pa.concat_tables(tables))
@@ -376,8 +376,8 @@ def test_right_bounds_stay_right_whatever_metrics_an_iceberg_table_has_later(
     other = IcebergLake(tmp_path / "other")
     put(other, produced(TABLES))
     earlier.undo()
-    for each in lake, other:
-        with each.opened() as table, table.transaction() as change:
+    for target in lake, other:
+        with target.opened() as table, table.transaction() as change:
             change.set_properties({"write.metadata.metrics.default": mode})
     assert wrong(lake) == []
     assert repair(lake.table()) == RepairResult(files=1, repaired=0, left=0)
@@ -394,7 +394,7 @@ def test_files_from_before_a_column_was_renamed_or_dropped_are_looked_at(
     """They stay as they are: nothing lands under names that have changed."""
     lake = IcebergLake(tmp_path / "lake")
     tables = [pa.table({"n": [1.0], "m": [1.0]}), pa.table({"n": [math.nan], "m": [math.nan]})]
-    messages = [segment(each, offset=n, number=n) for n, each in enumerate(tables)]
+    messages = [segment(table, offset=n, number=n) for n, table in enumerate(tables)]
     put(lake, messages)
     earlier.undo()
     with lake.opened() as table, table.update_schema() as update:
@@ -439,9 +439,9 @@ def test_files_of_other_programs_in_an_iceberg_table_are_not_looked_at(
     assert repair(lake.table()) == RepairResult(files=4, repaired=0, left=0)
     assert (wrong(lake), looked_at) == ([], [])
     assert lake.table().compact(1 << 20) == CompactResult(files_before=4, files=3)
-    found = [(finding.kind, finding.reason) for finding in compared(lake, messages).findings]
-    assert ("not committed", "rows of no message: another program has written them") in found
-    assert [kind for kind, _ in found] == ["not provable", "not committed"]
+    findings = [(finding.kind, finding.reason) for finding in compared(lake, messages).findings]
+    assert ("not committed", "rows of no message: another program has written them") in findings
+    assert [kind for kind, _ in findings] == ["not provable", "not committed"]
 
 
 def test_a_place_without_a_table_and_a_directory_are_errors(tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def left(table: ParquetDirectory) -> list[Path]:
 
 def test_verbatim_files_are_the_bytes_that_were_sent(table: ParquetDirectory) -> None:
     messages = segments([0, 2, 3])
-    found = staged(table, messages, mode=Mode.VERBATIM)
-    hashes = [hashlib.sha256(content(table, file)).hexdigest() for file in found.files]
+    attempt = staged(table, messages, mode=Mode.VERBATIM)
+    hashes = [hashlib.sha256(content(table, file)).hexdigest() for file in attempt.files]
     assert hashes == [hashlib.sha256(message.value).hexdigest() for message in messages]
-    assert [(file.first, file.last) for file in found.files] == [(0, 0), (2, 2), (3, 3)]
+    assert [(file.first, file.last) for file in attempt.files] == [(0, 0), (2, 2), (3, 3)]
 
 
 def test_stitched_files_hold_the_rows_of_their_segments_in_order(table: ParquetDirectory) -> None:
@@ -86,9 +86,9 @@ def test_a_stitched_file_says_what_is_in_it(table: ParquetDirectory) -> None:
 
 
 def test_a_staged_file_says_what_the_commit_needs_in_plain_values(table: ParquetDirectory) -> None:
-    found = staged(table, segments([4, 5, 9]))
-    (file,) = found.files
-    assert pickle.loads(pickle.dumps(found)) == found
+    attempt = staged(table, segments([4, 5, 9]))
+    (file,) = attempt.files
+    assert pickle.loads(pickle.dumps(attempt)) == attempt
     assert StagedFile(**json.loads(json.dumps(asdict(file)))) == file
     assert (file.fence, file.topic, file.partition) == ("kafka:cluster:id:0", "t", 0)
     assert (file.first, file.last, file.messages, file.rows) == (4, 9, 3, 3 * ROWS)
@@ -116,10 +116,10 @@ def test_staged_files_look_like_nothing_a_reader_reads(table: ParquetDirectory) 
 
 def test_counts_of_what_does_not_land_come_along(table: ParquetDirectory) -> None:
     table.commit([staged(table, segments([0, 1]))])
-    found = staged(table, segments([0, 1, 2, 2]))
-    assert found.landed_before == {"kafka:cluster:id:0": Count(2, 2 * ROWS)}
-    assert found.repeated == Count(1, ROWS)
-    assert [file.first for file in found.files] == [2]
+    attempt = staged(table, segments([0, 1, 2, 2]))
+    assert attempt.landed_before == {"kafka:cluster:id:0": Count(2, 2 * ROWS)}
+    assert attempt.repeated == Count(1, ROWS)
+    assert [file.first for file in attempt.files] == [2]
 
 
 def test_the_values_may_be_any_buffer(table: ParquetDirectory) -> None:
@@ -210,10 +210,10 @@ def test_a_segment_that_cannot_be_stitched_lands_as_it_came(
             super().append(data)
 
     monkeypatch.setattr(batch_module, "Stitcher", Picky)
-    found = staged(table, segments(range(5)))
-    assert [(file.first, file.last) for file in found.files] == [(0, 1), (2, 2), (3, 4)]
-    assert content(table, found.files[1]) == encrypted
-    assert sum(file.rows for file in found.files) == 5 * ROWS
+    attempt = staged(table, segments(range(5)))
+    assert [(file.first, file.last) for file in attempt.files] == [(0, 1), (2, 2), (3, 4)]
+    assert content(table, attempt.files[1]) == encrypted
+    assert sum(file.rows for file in attempt.files) == 5 * ROWS
 
 
 def test_a_stitched_file_that_lacks_rows_fails_the_attempt(
@@ -234,16 +234,16 @@ def test_with_many_partitions_the_one_that_waited_longest_is_finished_early(
 ) -> None:
     monkeypatch.setattr(stage_module, "MAX_OPEN", 2)
     order = [(0, 0), (1, 0), (0, 1), (2, 0), (0, 2), (1, 1)]
-    found = staged(table, [numbered(offset, partition=p) for p, offset in order])
-    ranges = sorted((file.partition, file.first, file.last) for file in found.files)
+    attempt = staged(table, [numbered(offset, partition=p) for p, offset in order])
+    ranges = sorted((file.partition, file.first, file.last) for file in attempt.files)
     assert ranges == [(0, 0, 2), (1, 0, 0), (1, 1, 1), (2, 0, 0)]
 
 
 def test_different_schemas_are_different_files(table: ParquetDirectory) -> None:
     wide = segment(pa.table({"n": [1], "m": ["x"]}), offset=1, number=1)
-    found = staged(table, [numbered(0), wide, numbered(2)])
-    assert [file.rows for file in found.files] == [ROWS, 1, ROWS]
-    assert len({file.schema for file in found.files}) == 2
+    attempt = staged(table, [numbered(0), wide, numbered(2)])
+    assert [file.rows for file in attempt.files] == [ROWS, 1, ROWS]
+    assert len({file.schema for file in attempt.files}) == 2
 
 
 # --- what does not land ---------------------------------------------------------------------------
@@ -278,8 +278,8 @@ def test_what_only_arrow_has_decoded_lands_in_a_file_of_its_own(table: ParquetDi
     alone = [(0, 0), (1, 1)]
     for how, files in (("pages", [(0, 1)]), ("decode", alone if native.enabled else [(0, 1)])):
         planner = Planner(fences=table.fences(), generations=GENERATIONS)
-        found = stage(messages, table=table, planner=planner, rules=Rules(verify=how))
-        assert [(file.first, file.last) for file in found.files] == files
+        attempt = stage(messages, table=table, planner=planner, rules=Rules(verify=how))
+        assert [(file.first, file.last) for file in attempt.files] == files
 
 
 def test_a_rule_that_does_not_exist_is_refused() -> None:

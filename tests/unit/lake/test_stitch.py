@@ -186,9 +186,9 @@ def test_what_is_returned_is_what_the_file_has() -> None:
     out = io.BytesIO()
     result = stitch([parquet(FLAT, row_group_size=400)] * 2, out, metadata={})
     assert result == Stitched(rows=2000, nbytes=len(out.getvalue()), row_groups=6, files=2)
-    found = file_metadata(out.getvalue())
-    assert (found.num_rows, found.num_row_groups) == (2000, 6)
-    assert found.created_by == file_metadata(parquet(FLAT)).created_by
+    footer = file_metadata(out.getvalue())
+    assert (footer.num_rows, footer.num_row_groups) == (2000, 6)
+    assert footer.created_by == file_metadata(parquet(FLAT)).created_by
 
 
 def test_what_was_stitched_can_be_stitched_again() -> None:
@@ -272,9 +272,9 @@ def test_a_file_without_columns_keeps_its_rows() -> None:
 
 def test_metadata_is_the_callers_and_the_arrow_schema() -> None:
     data = stitched(parquet(FLAT, {"columnar.segment": "a"}), parquet(FLAT, {"b": "c"}), x="ü")
-    found = file_metadata(data).metadata
-    assert set(found) == {b"ARROW:schema", b"x"}
-    assert found[b"x"] == "ü".encode()
+    metadata = file_metadata(data).metadata
+    assert set(metadata) == {b"ARROW:schema", b"x"}
+    assert metadata[b"x"] == "ü".encode()
     with pytest.raises(ValueError, match="ARROW:schema"):
         stitched(parquet(FLAT), **{"ARROW:schema": "x"})
 
@@ -339,10 +339,10 @@ def test_unknown_fields_further_inside_are_carried_along() -> None:
 
 def refused(*files: bytes) -> str:
     """Return why files cannot be stitched, which each way of reading footers must say."""
-    found = outcome(*files)
-    assert isinstance(found, str)
-    assert found.startswith("StitchError: ")
-    return found
+    reason = outcome(*files)
+    assert isinstance(reason, str)
+    assert reason.startswith("StitchError: ")
+    return reason
 
 
 def counted(run: Callable[[], T]) -> tuple[T, int]:
@@ -453,9 +453,9 @@ def test_an_arrow_schema_that_says_nothing_more_may_be_missing() -> None:
     table = pa.table({name: pa.array([None], arrow) for name, arrow in types.items()})
     with_schema, bare = parquet(table), parquet(table, store_schema=False)
     for files in ([with_schema, bare, with_schema], [bare, with_schema]):
-        found = read(stitched(*files))
-        assert found.schema.types == table.schema.types
-        assert found.num_rows == len(files)
+        result = read(stitched(*files))
+        assert result.schema.types == table.schema.types
+        assert result.num_rows == len(files)
 
 
 def test_an_arrow_schema_that_cannot_be_read_is_another_one() -> None:
@@ -805,6 +805,6 @@ def test_the_tables_field_ids_replace_those_of_the_segments() -> None:
     stitcher = Stitcher(out, field_ids={("n",): 1})
     stitcher.append(parquet(pa.table({"n": [1]}, schema=theirs)))
     stitcher.finish({})
-    found = pq.ParquetFile(out)
-    assert found.schema_arrow.field("n").metadata[b"PARQUET:field_id"] == b"1"
-    assert found.read()["n"].to_pylist() == [1]
+    file = pq.ParquetFile(out)
+    assert file.schema_arrow.field("n").metadata[b"PARQUET:field_id"] == b"1"
+    assert file.read()["n"].to_pylist() == [1]

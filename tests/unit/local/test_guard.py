@@ -142,8 +142,8 @@ def test_term_to_the_guard_ends_the_command(guarded: Start) -> None:
 def test_ctrl_c_in_the_terminal_reaches_neither_guard_nor_command(guarded: Start) -> None:
     process = guarded("--", *SLEEP)
     child = child_of(process)
-    for each in process.pid, child.pid:  # each in a session of its own, soon after its fork
-        eventually(lambda pid=each: os.getsid(pid) == pid)
+    for pid in process.pid, child.pid:  # each in a session of its own, soon after its fork
+        eventually(lambda pid=pid: os.getsid(pid) == pid)
 
 
 def test_the_folder_to_remove_goes_only_when_the_starter_does(

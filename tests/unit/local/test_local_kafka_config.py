@@ -21,13 +21,13 @@ def test_internal_topics_have_no_more_replicas_than_there_are_nodes(
 ) -> None:
     """Kafka's own default is 3: one node could then neither commit nor begin a transaction."""
     config = _replication(nodes)
-    assert {key: each for key, each in config.items() if key.endswith("replication.factor")} == {
+    assert {key: value for key, value in config.items() if key.endswith("replication.factor")} == {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "share.coordinator.state.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
     }
-    assert {each for key, each in config.items() if key.endswith("min.isr")} == {in_sync}
+    assert {value for key, value in config.items() if key.endswith("min.isr")} == {in_sync}
 
 
 class Admin:

@@ -87,9 +87,9 @@ def test_avro_has_the_types_that_segments_of_the_schema_have(schema, value) -> N
     outer = {"type": "record", "name": "R", "fields": [{"name": "f", "type": schema}]}
     expected = RecordSchema.parse(outer).arrow.field("f").type
     values = [datum(schema, value)] * 2
-    found = without_pyruhvro(Avro(schema)).decode(values)
-    assert found.type == expected
-    assert Avro(schema).decode(values).equals(found)
+    array = without_pyruhvro(Avro(schema)).decode(values)
+    assert array.type == expected
+    assert Avro(schema).decode(values).equals(array)
 
 
 @pytest.mark.parametrize(("schema", "value"), FAST, ids=str)
@@ -159,9 +159,9 @@ def test_what_a_signal_handler_raises_says_nothing_of_a_value(
 )
 def test_a_record_with_required_fields_may_be_null(schema, value, change) -> None:
     form = change(Avro(["null", schema]))
-    found = form.decode([datum(["null", schema], each) for each in (None, value, None)])
-    assert found.cast(found.type).equals(found)
-    assert to_pylist(found) == [None, value, None]
+    array = form.decode([datum(["null", schema], row) for row in (None, value, None)])
+    assert array.cast(array.type).equals(array)
+    assert to_pylist(array) == [None, value, None]
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_a_list_of_one_record_and_the_types_that_it_uses_is_that_record(
     row = {"type": "record", "name": "Row", "namespace": "a.b", "fields": fields}
     types: list[Any] = [COLOR, *([size] if slowly else []), row]
     named: dict[str, Any] = {}
-    for each in types:
-        parsed = fastavro.parse_schema(copy.deepcopy(each), named_schemas=named)
+    for definition in types:
+        parsed = fastavro.parse_schema(copy.deepcopy(definition), named_schemas=named)
     value = {"color": "GREEN", "others": [None, "RED"]} | ({"size": b"ab"} if slowly else {})
     data = io.BytesIO()
     fastavro.schemaless_writer(data, parsed, value)
@@ -275,14 +275,14 @@ TWO = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 def test_json_goes_into_the_columns_of_a_schema() -> None:
     values = [b'{"a": 1,\n "b": "x", "c": 5}', b' {"b": "\\n"}\r\n', b"null"]
-    found = Json(TWO).decode(values)
-    assert found.type == pa.struct(list(TWO))
-    assert found.to_pylist() == [{"a": 1, "b": "x"}, {"a": None, "b": "\n"}, None]
+    array = Json(TWO).decode(values)
+    assert array.type == pa.struct(list(TWO))
+    assert array.to_pylist() == [{"a": 1, "b": "x"}, {"a": None, "b": "\n"}, None]
 
 
 def test_json_is_inferred_without_a_schema() -> None:
-    found = Json().decode([b'{"a": 1}', b'{"a": 1.5, "b": {"c": [true]}}'])
-    assert found.to_pylist() == [{"a": 1.0, "b": None}, {"a": 1.5, "b": {"c": [True]}}]
+    array = Json().decode([b'{"a": 1}', b'{"a": 1.5, "b": {"c": [true]}}'])
+    assert array.to_pylist() == [{"a": 1.0, "b": None}, {"a": 1.5, "b": {"c": [True]}}]
 
 
 @pytest.mark.parametrize(
@@ -315,14 +315,14 @@ def test_json_may_have_many_brackets_side_by_side() -> None:
 
 def test_a_tombstone_goes_with_values_that_pyarrow_cannot_take_apart() -> None:
     kind = pa.schema([("s", pa.string_view())])
-    found = decode(Json(kind), [b'{"s": "x"}', None, None, b'{"s": "y"}'])
-    assert found.array.to_pylist() == [{"s": "x"}, None, None, {"s": "y"}]
+    decoded = decode(Json(kind), [b'{"s": "x"}', None, None, b'{"s": "y"}'])
+    assert decoded.array.to_pylist() == [{"s": "x"}, None, None, {"s": "y"}]
 
 
 def test_what_some_hundred_values_had_in_common_must_do_for_more() -> None:
     values = [b'{"a": %d}' % n for n in range(10_000)]
     assert len(decode(Json(), [*values, b'{"a": 1, "b": 2}']).array) == 10_000
-    assert [each.name for each in Json().decode([b"{}", *values[:9]]).type] == ["a"]
+    assert [field.name for field in Json().decode([b"{}", *values[:9]]).type] == ["a"]
 
 
 def test_columns_that_nearly_no_value_has_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,16 +461,18 @@ def test_arrow_data_that_was_changed_is_a_table_or_refused(data) -> None:
 @settings(max_examples=examples(100))
 @given(st.lists(st.sampled_from([b"\x02", b"\x04", None, b"", b"\x02\x02"]), max_size=30))
 def test_the_first_wrong_value_is_found(values) -> None:
-    bad = [n for n, each in enumerate(values) if each in (b"", b"\x02\x02")]
-    found = decode(Avro("long"), values)
+    bad = [n for n, value in enumerate(values) if value in (b"", b"\x02\x02")]
+    decoded = decode(Avro("long"), values)
     good = values[: bad[0]] if bad else values
-    assert found.array.to_pylist() == [{b"\x02": 1, b"\x04": 2, None: None}[each] for each in good]
-    assert (found.error is None) == (not bad)
+    assert decoded.array.to_pylist() == [
+        {b"\x02": 1, b"\x04": 2, None: None}[value] for value in good
+    ]
+    assert (decoded.error is None) == (not bad)
 
 
 def test_a_value_that_does_not_go_with_those_before_it_is_told_from_a_wrong_one() -> None:
-    found = decode(Json(), [b'{"n": 1}', b'{"n": 2}', b'{"n": "x"}'])
-    assert (len(found.array), found.error) == (2, None)
-    found = decode(Json(), [b'{"n": 1}', b"?"])
-    assert len(found.array) == 1
-    assert found.error is not None
+    decoded = decode(Json(), [b'{"n": 1}', b'{"n": 2}', b'{"n": "x"}'])
+    assert (len(decoded.array), decoded.error) == (2, None)
+    decoded = decode(Json(), [b'{"n": 1}', b"?"])
+    assert len(decoded.array) == 1
+    assert decoded.error is not None

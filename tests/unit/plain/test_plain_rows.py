@@ -40,7 +40,7 @@ def record(*types: Any, **fields: Any) -> dict[str, Any]:
     return {
         "type": "record",
         "name": "R",
-        "fields": [{"name": name, "type": each} for name, each in named.items()],
+        "fields": [{"name": name, "type": avro} for name, avro in named.items()],
     }
 
 
@@ -122,8 +122,8 @@ def of(value: Any) -> bytes:
 )
 def test_json_becomes_the_values_of_the_schemas_types(avro: Any, text: str, value: Any) -> None:
     schema = record(avro)
-    [found] = decoded(schema, b'{"f": %s}' % text.encode())
-    assert found == value
+    [outcome] = decoded(schema, b'{"f": %s}' % text.encode())
+    assert outcome == value
     columns = RowColumns(RecordSchema.parse(schema))
     produced = columns.convert(
         [
@@ -316,17 +316,17 @@ def test_avro_has_dates_and_times_that_python_has_not(kind: str, name: str, numb
 @pytest.mark.parametrize("index", [0, 1, 2, -1, -2, -3, 1 << 32, -(1 << 63)])
 def test_a_symbol_of_avro_is_not_counted_from_the_end(index: int) -> None:
     schema = record(g={"type": "enum", "name": "E", "symbols": ["A", "B"]}, f="E")
-    [found] = decoded(schema, zigzag(0) + zigzag(index), form="avro")
-    assert found == "AB"[index] if index in (0, 1) else NOT_AVRO in found
+    [outcome] = decoded(schema, zigzag(0) + zigzag(index), form="avro")
+    assert outcome == "AB"[index] if index in (0, 1) else NOT_AVRO in outcome
 
 
 @pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("index", [0, 1, 2, -1, -2, -3])
 def test_a_branch_of_avro_is_not_counted_from_the_end(index: int) -> None:
     datum = zigzag(index) + (zigzag(7) if index % 2 else b"")
-    [found] = decoded(record(["null", "int"]), datum, form="avro")
+    [outcome] = decoded(record(["null", "int"]), datum, form="avro")
     known = {0: None, 1: 7}
-    assert found == known[index] if index in known else NOT_AVRO in found
+    assert outcome == known[index] if index in known else NOT_AVRO in outcome
 
 
 @pytest.mark.usefixtures("fast")
@@ -356,7 +356,7 @@ def test_no_value_at_all_has_no_rows() -> None:
 def test_the_columns_are_those_of_a_producers_segments() -> None:
     rows = ROW_FORMATS["avro"].open(AVRO)
     assert rows.schema.names == ["f", "time", "_kafka"]
-    assert [each.name for each in rows.schema.field("_kafka").type] == [
+    assert [field.name for field in rows.schema.field("_kafka").type] == [
         "segment",
         "row",
         "key",

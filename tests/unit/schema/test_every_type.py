@@ -71,11 +71,11 @@ def test_a_type_can_be_written_or_is_refused_by_its_columns_name(
     kind: pa.DataType, nesting: str
 ) -> None:
     schema = pa.schema([("first", pa.int8()), ("column", NESTED[nesting][0](kind))])
-    found = parsed(schema)
-    if isinstance(found, SchemaError):
-        assert "'column" in found.reason
+    outcome = parsed(schema)
+    if isinstance(outcome, SchemaError):
+        assert "'column" in outcome.reason
     else:
-        check_can_be_written(found.arrow)
+        check_can_be_written(outcome.arrow)
 
 
 @pytest.mark.parametrize("kind", DECIMALS, ids=str)

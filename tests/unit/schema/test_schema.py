@@ -30,8 +30,8 @@ def one(avro: Any, **more: Any) -> dict[str, Any]:
 
 
 def parsed(avro: Any) -> pa.Field:
-    (found,) = RecordSchema.parse(one(avro)).arrow
-    return found
+    (field,) = RecordSchema.parse(one(avro)).arrow
+    return field
 
 
 def refusal(schema: Any) -> str:
@@ -121,10 +121,10 @@ def test_a_union_of_one_type_is_that_type() -> None:
 
 def test_a_named_type_may_be_used_again() -> None:
     point = {"type": "record", "name": "p", "fields": [{"name": "x", "type": "int"}]}
-    found = RecordSchema.parse(
+    schema = RecordSchema.parse(
         record({"name": "a", "type": point}, {"name": "b", "type": ["null", "x.y.p"]})
     )
-    assert found.arrow.field("a").type == found.arrow.field("b").type
+    assert schema.arrow.field("a").type == schema.arrow.field("b").type
 
 
 def test_json_text_is_an_avro_schema_too() -> None:
@@ -143,7 +143,7 @@ def test_enums_are_known_by_their_path() -> None:
         return {"type": "enum", "name": name, "symbols": ["A", "B"]}
 
     inner = {"type": "record", "name": "q", "fields": [{"name": "e", "type": enum("e1")}]}
-    found = RecordSchema.parse(
+    schema = RecordSchema.parse(
         record(
             {"name": "plain", "type": enum("e2")},
             {"name": "maybe", "type": ["null", enum("e3")]},
@@ -152,7 +152,7 @@ def test_enums_are_known_by_their_path() -> None:
             {"name": "in", "type": inner},
         )
     )
-    assert found.symbols == dict.fromkeys(
+    assert schema.symbols == dict.fromkeys(
         ["plain", "maybe", "many.item", "by.value", "in.e"], frozenset("AB")
     )
 
@@ -431,10 +431,10 @@ def test_field_ids_of_another_table_are_dropped_and_other_metadata_stays() -> No
     metadata = {"PARQUET:field_id": "3", "unit": "m"}
     inner = pa.struct([pa.field("x", pa.int8(), metadata=metadata)])
     schema = pa.schema([pa.field("a", inner, metadata=metadata)], metadata={"owner": "me"})
-    found = RecordSchema.parse(schema).arrow
-    assert found.field("a").metadata == {b"unit": b"m"}
-    assert found.field("a").type.field("x").metadata == {b"unit": b"m"}
-    assert found.metadata == {b"owner": b"me"}
+    arrow = RecordSchema.parse(schema).arrow
+    assert arrow.field("a").metadata == {b"unit": b"m"}
+    assert arrow.field("a").type.field("x").metadata == {b"unit": b"m"}
+    assert arrow.metadata == {b"owner": b"me"}
 
 
 # --- the canonical text -------------------------------------------------------------------------
@@ -579,8 +579,8 @@ def test_every_type_that_is_accepted_has_a_name() -> None:
         *(pa.string_view(), pa.list_view(pa.int8()), pa.dictionary(pa.int8(), pa.int8())),
     ]
     texts = {
-        canonical(RecordSchema.parse(pa.schema([("a", each)])).arrow).splitlines()[0]
-        for each in types
+        canonical(RecordSchema.parse(pa.schema([("a", kind)])).arrow).splitlines()[0]
+        for kind in types
     }
     # string_view is string, list_view a list, the dictionary int8: two of those names are there.
     assert len(texts) == len(types) - 2

@@ -55,15 +55,15 @@ def test_a_union_whose_values_one_column_can_hold_becomes_that_column(
     branches: list[Any], arrow: pa.DataType
 ) -> None:
     for union in (branches, branches[::-1]):
-        found = RecordSchema.parse(one(union))
-        assert found.arrow == pa.schema([pa.field("f", arrow, nullable=False)])
-        assert found.symbols == {}
+        schema = RecordSchema.parse(one(union))
+        assert schema.arrow == pa.schema([pa.field("f", arrow, nullable=False)])
+        assert schema.symbols == {}
         assert RecordSchema.parse(one(["null", *union])).arrow == pa.schema([("f", arrow)])
 
 
 def test_a_union_inside_a_list_becomes_its_elements_type() -> None:
-    found = RecordSchema.parse(one({"type": "array", "items": ["null", "int", "long"]})).arrow
-    assert found.field("f").type == pa.list_(pa.int64())
+    arrow = RecordSchema.parse(one({"type": "array", "items": ["null", "int", "long"]})).arrow
+    assert arrow.field("f").type == pa.list_(pa.int64())
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_defaults_are_known_by_their_path() -> None:
     ],
 )
 def test_a_default_may_be_of_any_branch_and_is_exact(avro: Any, default: Any, value: Any) -> None:
-    (found,) = RecordSchema.parse(one(avro, default=default)).defaults.values()
-    assert (found, type(found)) == (value, type(value))
+    (parsed,) = RecordSchema.parse(one(avro, default=default)).defaults.values()
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
