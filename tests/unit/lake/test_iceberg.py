@@ -176,7 +176,6 @@ def test_stitched_files_have_the_tables_own_field_ids(lake: IcebergLake) -> None
     for field in pq.ParquetFile(path).schema_arrow:
         ids |= ids_of(field)
     table = lake.load().schema()
-    table = lake.load().schema()
     assert ids.pop("map.map") == -1  # the repeated group
     assert ids["n"] == table.find_field("n").field_id
     assert ids["list.element.x"] == table.find_field("list.element.x").field_id
