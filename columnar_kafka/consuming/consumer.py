@@ -298,9 +298,7 @@ class Consumer(StockConsumer):
             TypeError, KafkaException: as confluent-kafka.
         """
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
-        given: Any = {
-            name: callback for name, callback in callbacks.items() if callback is not _NOT_GIVEN
-        }
+        given: Any = {name: value for name, value in callbacks.items() if value is not _NOT_GIVEN}
         if self._group is None:
             super().subscribe(topics, **given)
         else:
