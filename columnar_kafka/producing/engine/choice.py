@@ -34,4 +34,4 @@ def choose_engine(
         columns = row_format(records)
         return NativeEngine(columns, lazy.native_encoder(schema, kafka, compression)), None
     except NotNativeError as error:
-        return PURE, error
+        return PURE, error.with_traceback(None)  # whose frames refer to the producer

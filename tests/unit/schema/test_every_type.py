@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -110,7 +111,8 @@ class Handled(Interrupter):
 )
 def test_what_a_handler_raises_is_no_error_of_the_schemas(schema: Any) -> None:
     def parse() -> None:
-        native_format.row_format(RecordSchema.parse(schema))
+        with suppress(native_format.NotNativeError):  # there may be no core
+            native_format.row_format(RecordSchema.parse(schema))
 
     every = Handled(arrow, avro, native_format, places=set())
     every.run(parse)
