@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from columnar_kafka import native
 from columnar_kafka.columns import kafka_column
 from columnar_kafka.producing.engine.base import Batch
 from columnar_kafka.producing.engine.pure import PURE
-from columnar_kafka.producing.engine.record_block import RecordBlock
+from columnar_kafka.producing.engine.record_block import RecordBlock, Windows
 from columnar_kafka.producing.reporting.outcome import Outcome
 from columnar_kafka.producing.reporting.report import Report
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.encoder import ParquetEncoder
 
 __all__ = ["NativeBatch", "NativeBlock", "NativeEngine"]
-
-_REPORT_ROWS: Final = 64
-
-T = TypeVar("T")
 
 
 class NativeBatch(Batch):
@@ -87,23 +83,6 @@ class NativeBatch(Batch):
             yield NativeBlock(self._sealed, self._encoder), self.taken_bytes
 
 
-class _Windows(Generic[T]):
-    """Reads what reports ask for, some neighbouring rows at a time: finding a row takes long."""
-
-    __slots__ = ("_last", "_read")
-
-    def __init__(self, read: Callable[[int, int], list[T]]) -> None:
-        self._read = read
-        self._last: tuple[int, list[T]] | None = None
-
-    def get(self, row: int, rows: int) -> T:
-        """Return what one of so many rows has."""
-        last, start = self._last, row - row % _REPORT_ROWS
-        if last is None or last[0] != start:
-            self._last = last = (start, self._read(start, min(start + _REPORT_ROWS, rows)))
-        return last[1][row - start]
-
-
 class NativeBlock:
     """The records of a sealed batch, or some of them. See `RecordBlock`."""
 
@@ -112,8 +91,8 @@ class NativeBlock:
     def __init__(self, records: core.Block, encoder: core.Encoder) -> None:
         self._records = records
         self._encoder = encoder
-        self._values = _Windows[dict[str, Any]](records.values)
-        self._headers = _Windows["RecordHeaders | None"](records.headers)
+        self._values = Windows[dict[str, Any]](records.values)
+        self._headers = Windows["RecordHeaders | None"](records.headers)
         self.is_silent = records.is_silent
 
     def __len__(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.reporting.report import Callback, ReportContext
     from columnar_kafka.segment.encoder import ParquetEncoder
 
-__all__ = ["Block", "RecordBlock"]
+__all__ = ["Block", "RecordBlock", "Windows"]
 
 _WINDOW_ROWS: Final = 64
-"""How many neighbouring records are converted together for reports."""
+"""How many neighbouring records are read together for reports."""
 _POOL: Final = pa.system_memory_pool()
 """The allocator of blocks, which live long.
 
@@ -33,6 +34,28 @@ In the default pool they would lie between short-lived allocations and keep thos
 """
 _METADATA_BYTES: Final = 64  # of a record's time and id, once they are decoded
 _RECORD_BYTES: Final = 16  # the memory of a record beside its columns: its callback and its index
+
+T = TypeVar("T")
+
+
+class Windows(Generic[T]):
+    """Reads for reports some neighbouring rows at a time: finding one takes long.
+
+    `read` is given where they begin and end.
+    """
+
+    __slots__ = ("_last", "_read")
+
+    def __init__(self, read: Callable[[int, int], list[T]]) -> None:
+        self._read = read
+        self._last: tuple[int, list[T]] | None = None
+
+    def get(self, row: int, rows: int) -> T:
+        """Return one of so many rows."""
+        last, start = self._last, row - row % _WINDOW_ROWS
+        if last is None or last[0] != start:
+            self._last = last = (start, self._read(start, min(start + _WINDOW_ROWS, rows)))
+        return last[1][row - start]
 
 
 class Block(Protocol):
@@ -126,7 +149,7 @@ class RecordBlock:
         self._headers = headers
         self._callbacks = callbacks
         self._pinned = pinned if any(pinned) else ()
-        self._window: tuple[int, list[dict[str, Any]]] = (-1, [])
+        self._values = Windows[dict[str, Any]](partial(_rows, columns))
 
     def __len__(self) -> int:
         rows: int = self.columns.num_rows
@@ -238,12 +261,7 @@ class RecordBlock:
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; its neighbours are converted with it, for later reports."""
-        at, rows = self._window
-        start = row - row % _WINDOW_ROWS
-        if at != start:
-            rows = to_rows(self.columns.slice(start, _WINDOW_ROWS))
-            self._window = (start, rows)
-        return rows[row - start]
+        return self._values.get(row, len(self))
 
     def key(self, row: int) -> bytes | None:
         """Return one record's key."""
@@ -257,3 +275,7 @@ class RecordBlock:
     def headers(self, row: int) -> RecordHeaders | None:
         """Return one record's headers."""
         return kafka_column.read_headers(self._headers.slice(row, 1))[0]
+
+
+def _rows(columns: pa.RecordBatch, start: int, stop: int) -> list[dict[str, Any]]:
+    return to_rows(columns.slice(start, stop - start))
