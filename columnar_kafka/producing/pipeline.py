@@ -147,7 +147,7 @@ class Pipeline:
             self._accept_unchecked()
 
     def _accept_unchecked(self) -> None:
-        """Let records be accepted without checks, if nothing speaks against it now."""
+        """Let records be accepted unchecked again, unless a transaction or the end forbids it."""
         stops = self.queue.usage.stops
         if self.unusable is None and self.queue.accepts and self.transaction.accepts:
             self.queue.usage.resume(stops)  # unless something has changed meanwhile

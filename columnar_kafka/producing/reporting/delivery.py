@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError
 
 from columnar_kafka.message import plain_message
-from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.reporting.arrow_call import CallPart
 from columnar_kafka.producing.reporting.in_flight import Attempt, Rejected
 from columnar_kafka.producing.reporting.outcome import CallOutcome
 from columnar_kafka.producing.shared import shared
+from columnar_kafka.runtime.locks import is_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.producing.locks import is_held
 from columnar_kafka.producing.sending.dispatcher import Dispatcher
 from columnar_kafka.producing.sending.segmenter import Segmenter
 from columnar_kafka.runtime import lifecycle
+from columnar_kafka.runtime.locks import is_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from columnar_kafka.runtime.locks import is_held
+
 __all__ = ["Changes"]
 
 _STEP: Final = 0.1
@@ -35,7 +37,7 @@ class Changes:
         The thread gives up the lock before, unless it has interrupted itself inside of it.
         """
         timeout = min(timeout, _STEP)  # a notice that a handler has cut may have missed somebody
-        if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - which Condition asks, too
+        if is_held(self._lock):
             with self._lock:
                 self._condition.wait(timeout)
         else:

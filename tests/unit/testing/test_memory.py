@@ -430,11 +430,7 @@ def test_a_handler_that_raises_leaves_no_lock_held_and_loses_no_acknowledgement(
     assert count > 5
     for place in range(count):
         interrupt(place)
-        free = list[bool]()
-        other = threading.Thread(target=lambda free=free: free.append(is_free(kafka)))
-        other.start()
-        other.join()
-        assert free == [True], place
+        assert is_free(kafka), place
     producer.poll(0)
     assert [offset for _, _, offset in acks] == list(range(kafka.end("t", 0)))
 
@@ -456,11 +452,7 @@ def test_a_handler_that_raises_while_a_client_waits_leaves_no_lock_held(
     assert count > 10
     for place in range(count):
         interrupt(place)
-        free = list[bool]()
-        other = threading.Thread(target=lambda free=free: free.append(is_free(kafka)))
-        other.start()
-        other.join()
-        assert free == [True], place
+        assert is_free(kafka), place
 
 
 def test_a_wait_inside_of_the_lock_lets_others_go_on(
@@ -478,10 +470,18 @@ def test_a_wait_inside_of_the_lock_lets_others_go_on(
 
 
 def is_free(kafka: MemoryKafka) -> bool:
-    free = kafka.lock.acquire(blocking=False)
-    if free:
-        kafka.lock.release()
-    return free
+    """Whether another thread gets the lock."""
+    free = list[bool]()
+
+    def try_to_get() -> None:
+        free.append(kafka.lock.acquire(blocking=False))
+        if free[0]:
+            kafka.lock.release()
+
+    other = threading.Thread(target=try_to_get)
+    other.start()
+    other.join()
+    return free[0]
 
 
 def test_where_no_offset_is_committed_an_error_stops_the_partition(kafka: MemoryKafka) -> None:
