@@ -64,16 +64,19 @@ NUMBERS = pytest.mark.parametrize("number", [int, decimal.Decimal])
 @contextmanager
 def handled(handle: Callable[[], None], after: float = 0.0003) -> Iterator[None]:
     """Have a signal's handler run again and again, not inside itself."""
+    is_over = False
 
     def handler(*_: Any) -> None:
         handle()
-        signal.setitimer(signal.ITIMER_REAL, after)
+        if not is_over:  # or the next signal would meet the handler from before, and end Python
+            signal.setitimer(signal.ITIMER_REAL, after)
 
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, after)
     try:
         yield
     finally:
+        is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
