@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from spark_sink.options import STORAGE
+from spark_sink.shared_options import STORAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

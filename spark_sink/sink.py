@@ -25,9 +25,9 @@ from columnar_kafka.lake.model import SourceMessage, StageResult, TopicGeneratio
 from columnar_kafka.lake.options import LakeOptions, options_of
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.lake.tables.files import hide_password
-from spark_sink import options as opts
+from spark_sink import shared_options as opts
 from spark_sink.columns import MESSAGE, RANGE
-from spark_sink.landing.lake_options import lake_key, lake_options
+from spark_sink.landing.sink_options import lake_key, lake_options
 from spark_sink.older_spark import DataSourceStreamArrowWriter
 from spark_sink.reporting import commit_line, log_line
 

@@ -33,12 +33,12 @@ from spark_sink.older_spark import (
     SupportsTriggerAvailableNow,
     arrow_schema,
 )
-from spark_sink.options import HiddenOptions
 from spark_sink.reading import planning
 from spark_sink.reading.lookup import Lookup
 from spark_sink.reading.planning import OffsetRange, Offsets
 from spark_sink.reading.reading import gathered, message_batch, read
 from spark_sink.reading.source_options import SourceMode, SourceOptions, partition_name
+from spark_sink.shared_options import HiddenOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

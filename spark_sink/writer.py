@@ -31,7 +31,7 @@ from columnar_kafka import Producer
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth, is_kafka_member
-from spark_sink import options as opts
+from spark_sink import shared_options as opts
 from spark_sink.client_cache import cached_client
 from spark_sink.epochs import Epoch, EpochMarks
 from spark_sink.older_spark import DataSourceStreamArrowWriter, arrow_schema

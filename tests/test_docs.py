@@ -18,7 +18,7 @@ from columnar_kafka.consuming.settings import _CONSUMER_KEYS
 from columnar_kafka.lake.formats import FORMATS, formats_with
 from columnar_kafka.lake.options import LakeOptions, options_of
 from columnar_kafka.producing.settings import _PRODUCER_KEYS
-from spark_sink.landing.lake_options import lake_key
+from spark_sink.landing.sink_options import lake_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from columnar_kafka.columns.layouts import as_lists
 from columnar_kafka.schema.canonical import children
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pyarrow import types
 
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import older_arrow
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 __all__ = [
     "as_lists",

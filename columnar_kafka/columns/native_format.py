@@ -13,7 +13,7 @@ from columnar_kafka import native
 from columnar_kafka.columns.decoded_size import MOST_DECODED, written_sizes
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_keys
 from columnar_kafka.runtime.interruptions import raise_if_once
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

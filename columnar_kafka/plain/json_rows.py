@@ -22,7 +22,7 @@ from columnar_kafka.columns.from_rows.accepted_types import show
 from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS, RowColumns
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.rows import PlainRows
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from columnar_kafka.schema.arrow import KAFKA_COLUMN, MAX_NESTING, is_kafka_member
-from columnar_kafka.schema.base import RecordSchema
 from columnar_kafka.schema.canonical import canonical, fingerprint
 from columnar_kafka.schema.growth import check_growth
+from columnar_kafka.schema.record_schema import RecordSchema
 
 __all__ = [
     "KAFKA_COLUMN",

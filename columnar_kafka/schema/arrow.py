@@ -10,7 +10,7 @@ import pyarrow as pa
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.canonical import user_metadata
-from columnar_kafka.schema.families import NESTED, family
+from columnar_kafka.schema.type_families import NESTED, family
 
 __all__ = ["KAFKA_COLUMN", "MAX_NESTING", "is_kafka_member", "normalise"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

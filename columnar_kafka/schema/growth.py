@@ -12,7 +12,7 @@ from columnar_kafka.schema.canonical import children, type_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from columnar_kafka.schema.base import RecordSchema
+    from columnar_kafka.schema.record_schema import RecordSchema
 
 __all__ = ["check_growth"]
 

@@ -17,7 +17,7 @@ from pyarrow import types
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import as_lists, map_entries, one_array, take
 from columnar_kafka.columns.older_arrow import VERSION, arange, with_fields
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 from columnar_kafka.segment.parquet.field_ids import MAGIC
 from columnar_kafka.segment.parquet.metadata import arrow_schemas
 from columnar_kafka.segment.parquet.thrift import encode_binary

@@ -12,7 +12,7 @@ from columnar_kafka.columns.older_arrow import HAS_PAGE_ROWS, VERSION
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.position import MAX_ROWS
 from columnar_kafka.schema import KAFKA_COLUMN, canonical
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.declared_types import cannot_be_written, with_sizes, without_sizes
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from columnar_kafka import native
 from columnar_kafka.columns.native_format import NotNativeError
 from columnar_kafka.schema import KAFKA_COLUMN
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.encoder import leaf_columns, needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField

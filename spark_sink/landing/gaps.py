@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.config import Hidden
 from columnar_kafka.lake.model import NotLandedError
-from spark_sink.options import GROUP
+from spark_sink.shared_options import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

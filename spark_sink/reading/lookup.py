@@ -12,9 +12,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from columnar_kafka.errors import ColumnarError, ConfigError
 from columnar_kafka.ingest.topic_id import admin_client
-from spark_sink.options import check_isolation
 from spark_sink.reading.planning import Offsets, TopicIds, lost
 from spark_sink.reading.source_options import EARLIEST, LATEST, partition_name
+from spark_sink.shared_options import check_isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -16,7 +16,7 @@ from columnar_kafka.columns.older_arrow import arange
 from columnar_kafka.errors import ConfigError, SchemaError, SegmentError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 from spark_sink.columns import HEADER
 from spark_sink.older_spark import arrow_schema
 from spark_sink.reading import planning
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from columnar_kafka import Segment
-    from columnar_kafka.schema.families import Family
+    from columnar_kafka.schema.type_families import Family
     from spark_sink.reading.planning import OffsetRange
     from spark_sink.reading.source_options import Partition, SourceOptions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
-from spark_sink import options as opts
+from spark_sink import shared_options as opts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

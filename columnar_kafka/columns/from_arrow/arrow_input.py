@@ -14,7 +14,7 @@ from columnar_kafka.columns.from_arrow.cast import Caster, check_field_names
 from columnar_kafka.columns.from_arrow.chunked import convert_chunks
 from columnar_kafka.columns.layouts import as_lists, regroup, unencoded
 from columnar_kafka.errors import RowError
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     from columnar_kafka.schema import RecordSchema

@@ -23,13 +23,13 @@ from columnar_kafka.columns.layouts import (
     unencoded,
 )
 from columnar_kafka.errors import RowError
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from columnar_kafka.schema import RecordSchema
-    from columnar_kafka.schema.families import Family
+    from columnar_kafka.schema.type_families import Family
 
 __all__ = ["Caster", "check_field_names"]
 

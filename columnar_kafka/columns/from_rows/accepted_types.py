@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import RowError
 from columnar_kafka.runtime.interruptions import raise_if_once
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from columnar_kafka.schema.families import Family
+    from columnar_kafka.schema.type_families import Family
 
 __all__ = ["AcceptedTypes", "show"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka.schema.canonical import children
-from columnar_kafka.schema.families import family
+from columnar_kafka.schema.type_families import family
 from columnar_kafka.segment.parquet import thrift
 from columnar_kafka.segment.parquet.field_ids import (
     ColumnChunkField,

@@ -12,8 +12,8 @@ use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, r
 use crate::python::panics::{self, entry};
 use crate::python::py::NoCollection;
 use crate::values::leaf::Leaf;
-use crate::values::objects::{ColumnReader, RowReader};
 use crate::values::schema::{Field, Type};
+use crate::values::to_rows::{ColumnReader, RowReader};
 
 /// The column of the records' metadata, which comes last.
 const KAFKA_COLUMN: &str = "_kafka";

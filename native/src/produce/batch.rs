@@ -11,7 +11,7 @@ use pyo3::types::PyList;
 
 use crate::parquet::Slots;
 use crate::produce::columns::{Appending, NotTaken};
-use crate::produce::row::{append_record, append_tuple};
+use crate::produce::from_rows::{append_record, append_tuple};
 use crate::produce::row_format::{Places, RowAppender, RowFormat, headers_field};
 use crate::produce::usage::Usage;
 use crate::python::gil::{GilCell, InUse};
@@ -20,8 +20,8 @@ use crate::python::panics::{self, entry};
 use crate::python::py::Ref;
 use crate::values::clock;
 use crate::values::leaf::{Leaf, Values};
-use crate::values::objects::{ColumnReader, RowReader};
 use crate::values::size::Size;
+use crate::values::to_rows::{ColumnReader, RowReader};
 
 /// The records of a batch, as columns.
 pub struct Records {

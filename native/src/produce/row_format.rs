@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use pyo3::prelude::*;
 
 use crate::produce::columns::{Appending, Column};
-use crate::produce::row::Template;
+use crate::produce::from_rows::Template;
 use crate::python::gil::{GilCell, InUse};
 use crate::python::lookup::Lookup;
 use crate::python::panics::entry;

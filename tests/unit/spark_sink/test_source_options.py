@@ -10,9 +10,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.oauth import named_oauth_cb
-from spark_sink.options import client_config
 from spark_sink.reading import source_options
 from spark_sink.reading.source_options import EARLIEST, LATEST, SourceMode, SourceOptions
+from spark_sink.shared_options import client_config
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 REQUIRED = SERVERS | {"subscribe": "t"}

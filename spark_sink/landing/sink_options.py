@@ -1,4 +1,4 @@
-"""The options of landing, as Spark spells them."""
+"""The options of the sink, by which it lands: ``table.`` and what follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.formats import FORMATS, formats_with
 from columnar_kafka.lake.options import LakeOptions, options_of
 from columnar_kafka.lake.tables.files import hide_password
-from spark_sink.options import CATALOG, with_prefix
+from spark_sink.shared_options import CATALOG, with_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

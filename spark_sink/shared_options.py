@@ -1,4 +1,4 @@
-"""Options of source and sink."""
+"""What the options of source and sink share: unknown and required ones, and those of the client."""
 
 from __future__ import annotations
 

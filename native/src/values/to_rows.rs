@@ -9,8 +9,8 @@ use pyo3::types::{PyList, PyTuple};
 use crate::python::new::{none, owned};
 use crate::values::dicts::{DictMaker, set};
 use crate::values::leaf::{Leaf, Levels};
-use crate::values::leaf_objects::Objects;
 use crate::values::schema::{Field, Type};
+use crate::values::to_objects::Objects;
 
 /// So many values of a column are made in turn: they stay in the processor's cache until their rows
 /// are made.

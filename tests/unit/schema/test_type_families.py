@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from arrow_types import optional
 
-from columnar_kafka.schema.families import NESTED, Family, family
+from columnar_kafka.schema.type_families import NESTED, Family, family
 
 FAMILIES: dict[Family, list[pa.DataType]] = {
     "boolean": [pa.bool_()],
