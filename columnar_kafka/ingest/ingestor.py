@@ -17,28 +17,23 @@ from confluent_kafka import KafkaError, KafkaException
 
 from columnar_kafka.broker.client_classes import StockConsumer
 from columnar_kafka.config import Arguments, Hidden
-from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.group import GroupMember, cluster_key, is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
-from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.ingest.topic_id import TopicIdentity, admin_client
 from columnar_kafka.lake.aside.set_aside import land_staged
 from columnar_kafka.lake.landing.stage import Stager
-from columnar_kafka.lake.model import (
-    CommitResult,
-    MayHaveLandedError,
-    NotLandedError,
-    TopicGeneration,
-)
+from columnar_kafka.lake.model import CommitResult, MayHaveLandedError, NotLandedError
 from columnar_kafka.lake.plan import Planner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.lake.model import Fence, SourceMessage
     from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = ["IngestStats", "Ingestor"]
@@ -198,9 +193,10 @@ class Ingestor:
         landing, settings = self._landing, self._settings
         with ExitStack() as clients:
             admin = clients.enter_context(admin_client(self._config))
-            identify = self._identifier(admin)
+            identity = TopicIdentity(admin, self.topic, settings.topic_generation)
             consumer = clients.enter_context(closing(StockConsumer(dict(config))))
-            landing.begin(TopicReader(consumer, self.topic, identify(), settings), identify)
+            reader = TopicReader(consumer, self.topic, identity.generation, settings)
+            landing.begin(reader, identity)
             try:
                 if settings.partitions is None:
                     self._await_rebalance(admin)
@@ -239,22 +235,6 @@ class Ingestor:
         ):
             time.sleep(_POLL_SECONDS)
 
-    def _identifier(self, admin: AdminClient) -> Callable[[], TopicGeneration]:
-        """Return what asks for the topic's generation as it is now."""
-        if (name := self._settings.topic_generation) is not None:
-            return lambda: TopicGeneration("named", f"{name}/{self.topic}")
-
-        def identify() -> TopicGeneration:
-            cluster, topic_id = generation(admin, self.topic)
-            if topic_id is None:
-                raise ConfigError(
-                    f"topic {self.topic!r}: Kafka does not report its id. Set topic_generation to "
-                    "a text that you change when the topic is created again"
-                )
-            return TopicGeneration(cluster, topic_id)
-
-        return identify
-
 
 class _Landing:
     """Owns the files that are staged since the last commit, and commits them. For one thread."""
@@ -267,17 +247,15 @@ class _Landing:
         self._table = table
         self._settings = settings
         self._reader: TopicReader
-        self._identify: Callable[[], TopicGeneration]
-        self._generation: TopicGeneration
+        self._identity: TopicIdentity
         self._stager: Stager | None = None  # None while nothing is staged
         self._segments = self._nbytes = 0  # of what is staged
         self._due_at = 0.0
         self._has_failed = False  # the last commit
 
-    def begin(self, reader: TopicReader, identify: Callable[[], TopicGeneration]) -> None:
-        """Take what reads the topic, and what asks for its generation."""
-        self._reader, self._identify = reader, identify
-        self._generation = reader.generation
+    def begin(self, reader: TopicReader, identity: TopicIdentity) -> None:
+        """Take what reads the topic, and what tells whether it is still the same topic."""
+        self._reader, self._identity = reader, identity
 
     @property
     def stats(self) -> IngestStats:
@@ -319,13 +297,23 @@ class _Landing:
                 raise
             _log.warning("%s: reading again from where the table ends: %s", self._topic, error)
             self._has_failed = True
-            self._reader.restart(self._table.fences())
+            self._reader.restart(self._fences())
             return False
         return True
 
     def read(self, partitions: tuple[int, ...]) -> None:
         """Read these partitions from where the table ends."""
-        self._reader.begin(partitions, self._table.fences())
+        self._reader.begin(partitions, self._fences())
+
+    def _fences(self) -> Mapping[str, Fence]:
+        """Return where the table ends, once it shows all that has landed.
+
+        A commit that was killed may have left that to the next one, which may be long in coming.
+        """
+        try:
+            return self._table.head().fences
+        except OSError as error:
+            raise LakeError(f"{self._table}: {error}") from error
 
     # Rebalance callbacks, which run inside `step`.
 
@@ -356,7 +344,7 @@ class _Landing:
         if self._stager is None:
             planner = Planner(
                 fences=self._table.fences(),
-                generations={self._topic: self._generation},
+                generations={self._topic: self._identity.generation},
                 layout=self._settings.layout,
             )
             rules = self._settings.rules
@@ -372,7 +360,7 @@ class _Landing:
         if self._stager is None:
             return
         try:
-            self._check_generation()
+            self._identity.check()  # else what was read could be of two topics
             staged = self._stager.finish(self._reader.ranges())
         except BaseException:
             self.discard()
@@ -387,10 +375,3 @@ class _Landing:
             self._reader.commit()
         except KafkaException as error:
             _log.warning("%s: landed, but not committed to Kafka: %s", self._topic, error)
-
-    def _check_generation(self) -> None:
-        """Check that all that was read is of one topic: its offsets would mean something else."""
-        if self._identify() != self._generation:
-            raise LakeError(
-                f"topic {self._topic!r} was deleted and created again: land it in another table"
-            )

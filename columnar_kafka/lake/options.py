@@ -198,7 +198,9 @@ class LakeOptions(LandingOptions):
         *(mode.value for mode in Mode),
     )
     file_bytes: int = _option(
-        _LAYOUT.file_bytes, "The size at which the next stitched file begins.", least=1
+        _LAYOUT.file_bytes,
+        "The size at which the next stitched file begins; it also does after 1,000 segments.",
+        least=1,
     )
     gap: str = _option(
         "refuse",
@@ -216,7 +218,9 @@ class LakeOptions(LandingOptions):
         *STRADDLE,
     )
     topic_generation: str | None = _option(
-        None, "A text in place of the topic's id; change it when the topic is created again."
+        None,
+        "A text in place of the topic's id, where brokers report none. "
+        "Another text means another topic.",
     )
 
     def rules(self, decoding: Decoding | None, **more: Any) -> Rules:

@@ -25,10 +25,13 @@ from columnar_kafka.ingest import (
     open_dead_letters,
     open_table,
     reader,
+    topic_id,
 )
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
+from columnar_kafka.lake.tables.directory.table import ParquetDirectory
+from columnar_kafka.lake.tables.local_files import LocalFiles
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -133,6 +136,26 @@ def test_the_tables_fence_decides_and_not_kafkas_committed_offset(
     other = DirectoryLake(lake.root.parent / "other")
     assert ingest(other.table()).rows == 4
     assert rows(other) == list(range(4))
+
+
+class NothingAppears(LocalFiles):
+    """As a process that is killed between a directory's log and the names of its files."""
+
+    def link(self, old: Path, new: Path) -> None:
+        if new.suffix == ".parquet":
+            raise OSError(28, "No space left on device")
+        super().link(old, new)
+
+
+def test_a_start_shows_what_a_killed_commit_has_landed_though_nothing_new_comes(
+    kafka: FakeKafka, lake: DirectoryLake
+) -> None:
+    send(kafka, range(4))
+    with pytest.raises(LakeError, match="No space left on device"):
+        ingest(ParquetDirectory(lake.root, files=NothingAppears()))
+    assert not [path for path in lake.root.rglob("*.parquet") if "_columnar" not in path.parts]
+    assert ingest(lake.table()) == IngestStats()
+    assert rows(lake) == [0, 1, 2, 3]
 
 
 def test_without_a_fence_it_may_start_at_the_end(kafka: FakeKafka, lake: DirectoryLake) -> None:
@@ -480,7 +503,7 @@ def test_a_topic_made_again_while_it_runs_stops_it(
 ) -> None:
     send(kafka, range(2))
     ids = iter(["one", "two"])
-    monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", next(ids)))
+    monkeypatch.setattr(topic_id, "generation", lambda *_: ("cluster", next(ids)))
     with pytest.raises(LakeError, match="topic 't' was deleted and created again"):
         ingest(lake.table(), topic_generation=None)
     assert lake.table().fences() == {}
@@ -490,7 +513,7 @@ def test_a_topic_made_again_while_it_runs_stops_it(
 def test_a_topic_without_an_id_needs_a_name(
     lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", None))
+    monkeypatch.setattr(topic_id, "generation", lambda *_: ("cluster", None))
     with pytest.raises(ConfigError, match=r"Kafka does not report its id\. Set topic_generation"):
         ingest(lake.table(), topic_generation=None)
 
@@ -499,7 +522,7 @@ def test_kafkas_ids_name_the_fence(
     kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(kafka, range(2))
-    monkeypatch.setattr(ingestor, "generation", lambda *_: ("cluster", "id"))
+    monkeypatch.setattr(topic_id, "generation", lambda *_: ("cluster", "id"))
     ingest(lake.table(), topic_generation=None)
     assert list(lake.table().fences()) == ["kafka:cluster:id:0"]
 
