@@ -20,8 +20,9 @@ from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.group import GroupMember, cluster_key, is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
+from columnar_kafka.ingest.recreated_topic import TopicIdentity
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
-from columnar_kafka.ingest.topic_id import TopicIdentity, admin_client
+from columnar_kafka.ingest.topic_id import admin_client
 from columnar_kafka.lake.aside.set_aside import land_staged
 from columnar_kafka.lake.landing.stage import Stager
 from columnar_kafka.lake.model import CommitResult, MayHaveLandedError, NotLandedError

@@ -1,7 +1,4 @@
-"""The ids of a topic's cluster and generation, asked from Kafka.
-
-A topic that was deleted and created again has another id: its offsets mean other messages.
-"""
+"""The ids of a topic's cluster and generation, asked from Kafka."""
 
 from __future__ import annotations
 
@@ -10,58 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.lake.model import TopicGeneration
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["TopicIdentity", "admin_client", "generation", "generations"]
+__all__ = ["admin_client", "generation", "generations"]
 
 _TIMEOUT: Final = 30.0
 _CONSUMER: Final = (
     *("auto.offset.", "enable.auto.", "enable.partition.", "fetch.", "group.", "heartbeat."),
     *("isolation.", "max.partition.", "max.poll.", "queued.", "session."),
 )
-
-
-class TopicIdentity:
-    """A topic's `generation` when this was made, and whether that has changed. For one thread."""
-
-    def __init__(self, admin: AdminClient, topic: str, name: str | None) -> None:
-        """Ask Kafka, unless the user gives the generation a `name`.
-
-        Raises:
-            KafkaException: as `generations`.
-            ConfigError: Kafka does not report the topic's id.
-        """
-        self._admin = admin
-        self._topic = topic
-        self._name = name
-        self.generation = self._ask()
-
-    def check(self) -> None:
-        """Check that the topic was not deleted and created again. Blocks for requests to Kafka.
-
-        Raises:
-            LakeError: it was.
-            KafkaException, ConfigError: as when this was made.
-        """
-        if self._ask() != self.generation:
-            raise LakeError(
-                f"topic {self._topic!r} was deleted and created again: land it in another table"
-            )
-
-    def _ask(self) -> TopicGeneration:
-        if self._name is not None:
-            return TopicGeneration("named", f"{self._name}/{self._topic}")
-        cluster, topic_id = generation(self._admin, self._topic)
-        if topic_id is None:
-            raise ConfigError(
-                f"topic {self._topic!r}: Kafka does not report its id. Set topic_generation to a "
-                "text that you change when the topic is created again"
-            )
-        return TopicGeneration(cluster, topic_id)
 
 
 def admin_client(config: Mapping[str, Any]) -> AdminClient:

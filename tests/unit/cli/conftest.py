@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from ingest_fakes import ingest_from
 
-from columnar_kafka.ingest import audit, topic_id
+from columnar_kafka.ingest import audit, recreated_topic
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKafka]:
     with FakeKafka() as kafka:
         ingest_from(kafka, monkeypatch)
         monkeypatch.setattr(audit, "StockConsumer", kafka.Consumer)
-        for module in topic_id, audit:
+        for module in recreated_topic, audit:
             monkeypatch.setattr(module, "generation", lambda *_: ("cluster", "id"))
         with kafka.Producer({"columnar.encoding": "parquet", "columnar.segment.rows": 2}) as sender:
             sender.set_schema("t", pa.schema([("n", pa.int64())]))

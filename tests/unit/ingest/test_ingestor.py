@@ -25,7 +25,7 @@ from columnar_kafka.ingest import (
     open_dead_letters,
     open_table,
     reader,
-    topic_id,
+    recreated_topic,
 )
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import landing_config
@@ -503,7 +503,7 @@ def test_a_topic_made_again_while_it_runs_stops_it(
 ) -> None:
     send(kafka, range(2))
     ids = iter(["one", "two"])
-    monkeypatch.setattr(topic_id, "generation", lambda *_: ("cluster", next(ids)))
+    monkeypatch.setattr(recreated_topic, "generation", lambda *_: ("cluster", next(ids)))
     with pytest.raises(LakeError, match="topic 't' was deleted and created again"):
         ingest(lake.table(), topic_generation=None)
     assert lake.table().fences() == {}
@@ -513,7 +513,7 @@ def test_a_topic_made_again_while_it_runs_stops_it(
 def test_a_topic_without_an_id_needs_a_name(
     lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_id, "generation", lambda *_: ("cluster", None))
+    monkeypatch.setattr(recreated_topic, "generation", lambda *_: ("cluster", None))
     with pytest.raises(ConfigError, match=r"Kafka does not report its id\. Set topic_generation"):
         ingest(lake.table(), topic_generation=None)
 
@@ -522,7 +522,7 @@ def test_kafkas_ids_name_the_fence(
     kafka: FakeKafka, lake: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(kafka, range(2))
-    monkeypatch.setattr(topic_id, "generation", lambda *_: ("cluster", "id"))
+    monkeypatch.setattr(recreated_topic, "generation", lambda *_: ("cluster", "id"))
     ingest(lake.table(), topic_generation=None)
     assert list(lake.table().fences()) == ["kafka:cluster:id:0"]
 
