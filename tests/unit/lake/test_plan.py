@@ -14,6 +14,7 @@ from segments import ROWS, numbered, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake import plan
+from columnar_kafka.lake.admission import admit
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     Count,
@@ -25,7 +26,7 @@ from columnar_kafka.lake.model import (
     StagedFile,
     TopicGeneration,
 )
-from columnar_kafka.lake.plan import Layout, Mode, Planner, admit
+from columnar_kafka.lake.plan import Layout, Mode, Planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
