@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from columnar_kafka.aio.callback import CallbackRun
-from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
+from columnar_kafka.aio.cancellable_consumer import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered

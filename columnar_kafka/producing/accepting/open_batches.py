@@ -1,4 +1,7 @@
-"""The open batch of each partition; one that has no key goes where the last one without went."""
+"""The open batch of each partition; a record without a key goes where the one before went.
+
+`sending.accumulator` seals them when they are full or old enough.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from support import run_coroutine
 from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.callback import CallbackRun
-from columnar_kafka.aio.cancellable import CancellableConsumer
+from columnar_kafka.aio.cancellable_consumer import CancellableConsumer
 from columnar_kafka.aio.inbox import LoopLogger
 from columnar_kafka.errors import ConfigError, SegmentError
 from columnar_kafka.position import pack, start
