@@ -15,7 +15,7 @@ from confluent_kafka.error import ConsumeError
 
 from columnar_kafka.aio.callback import CallbackRun
 from columnar_kafka.aio.calls import Calls
-from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
+from columnar_kafka.aio.cancellable_consumer import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered

@@ -16,7 +16,7 @@ from columnar_kafka.segment.segment import Segment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from columnar_kafka.aio.cancellable import CancellableConsumer
+    from columnar_kafka.aio.cancellable_consumer import CancellableConsumer
     from columnar_kafka.consuming.feed.feed import Cancelled
 
 __all__ = ["Take", "Undelivered"]

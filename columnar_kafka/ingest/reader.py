@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.broker.traced_classes import StockConsumer
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.model import Fence, TopicGeneration
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.limits import MOST_BYTES
+from columnar_kafka.producing.segment_limits import MOST_BYTES
 from columnar_kafka.producing.sending.messages import EncodedSegment
 from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum

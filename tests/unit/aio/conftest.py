@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from columnar_kafka.aio import AIOConsumer
-from columnar_kafka.aio.cancellable import CancellableConsumer
+from columnar_kafka.aio.cancellable_consumer import CancellableConsumer
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
