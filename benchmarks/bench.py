@@ -77,6 +77,6 @@ class Bench:
             deleted.result(60)
 
     def log_bytes(self, topic: str) -> int:
-        """Return how many bytes the broker's log of a topic with one partition has."""
-        folder = Path(self.kafka.directory, "node-1", "data", f"{topic}-0")
-        return sum(path.stat().st_size for path in folder.glob("*.log"))
+        """Return how many bytes the broker's logs of a topic's partitions have."""
+        data = Path(self.kafka.directory, "node-1", "data")
+        return sum(path.stat().st_size for path in data.glob(f"{topic}-*/*.log"))

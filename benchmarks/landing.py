@@ -25,13 +25,13 @@ from benchmarks.child import Clock, tree_cpu
 from benchmarks.competitors.base import READ_AGAIN, connection, consume, consumer_config
 from benchmarks.measured import compare_tables
 from benchmarks.spark import Spark, source_options
-from columnar_kafka.ingest import Ingestor, IngestSettings, Rules, open_table
+from columnar_kafka.ingest import Ingestor, IngestSettings, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.child import Cost
-    from columnar_kafka.segment.verification import Verification
+    from columnar_kafka.ingest import Rules
 
 GROUP_ROWS: Final = 100_000
 """The rows of a row group that one process decodes and writes at once."""
@@ -108,19 +108,19 @@ def _files(folder: str) -> list[Path]:
 class Ingesting(Landing):
     """`columnar-kafka ingest`, into its directory of Parquet files."""
 
-    def __init__(self, verify: Verification, servers: str, topic: str) -> None:
+    def __init__(self, rules: Rules, servers: str, topic: str) -> None:
         super().__init__(servers, topic)
-        self._rules = Rules(verify=verify)
+        self._rules = rules
 
     def land(self, end: int, folder: str) -> None:
-        """Land segments, stitched to one file."""
+        """Land segments, or plain messages, in one file."""
         settings = IngestSettings(partitions=(0,), end_offsets={0: end}, rules=self._rules)
         table = open_table("parquet", folder)
         config = connection(self.servers) | READ_AGAIN
         Ingestor(config, self.topic, table, settings).run()
 
 
-class Decoding(Landing):
+class InOneProcess(Landing):
     """One process with confluent-kafka, a decoder into Arrow, and pyarrow's Parquet writer."""
 
     def __init__(self, decoder: str, servers: str, topic: str) -> None:

@@ -12,8 +12,8 @@ from columnar_kafka.segment.parquet.field_ids import (
     RowGroupField,
 )
 from columnar_kafka.segment.parquet.metadata import row_groups
+from columnar_kafka.segment.parquet.page_checks import footer_bytes
 from columnar_kafka.segment.parquet.page_header import read_page_header
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
 from columnar_kafka.segment.parquet.thrift import STRUCT, Cursor
 
 if TYPE_CHECKING:

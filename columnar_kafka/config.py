@@ -220,8 +220,7 @@ class ConfigReader:
         librdkafka should refuse a value that is not allowed; in case it does not, the error is kept
         in `deferred_error`.
         """
-        nested = self._rest.get("default.topic.config")
-        for source in (self._rest, nested if isinstance(nested, Mapping) else {}):
+        for source in self._sources():
             for key in keys:
                 if source.get(key) is not None:
                     try:
@@ -229,6 +228,16 @@ class ConfigReader:
                     except ConfigError as error:
                         self.deferred_error = error
         return parse(keys[0], default)
+
+    def set_default(self, keys: tuple[str, ...], value: Any) -> None:
+        """Set one of librdkafka's keys, unless the configuration has it by any of its names."""
+        if not any(key in source for source in self._sources() for key in keys):
+            self._rest[keys[0]] = value
+
+    def _sources(self) -> tuple[Config, Config]:
+        """Return where librdkafka's keys may be."""
+        nested = self._rest.get("default.topic.config")
+        return self._rest, nested if isinstance(nested, Mapping) else {}
 
     def rest(self, own_keys: tuple[str, ...]) -> dict[str, Any]:
         """Return librdkafka's part of the configuration.

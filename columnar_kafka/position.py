@@ -3,7 +3,8 @@
 The position of row *r* of *n* in the segment at Kafka offset *o* is ``(o + 1) * 2**20 - (n - r)``.
 A plain message is row 0 of 1. So the start of Kafka offset *o* is ``o * 2**20``, the last row's
 position + 1 is the next offset's start, and a position alone says what to commit. Negative numbers
-are librdkafka's special offsets, which have no rows.
+are librdkafka's special offsets, which have no rows. `consuming.feed.offset_store` makes commits of
+positions.
 """
 
 from __future__ import annotations

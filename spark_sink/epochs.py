@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.errors import ColumnarError
 from columnar_kafka.ingest.topic_id import admin_client
 

@@ -54,7 +54,7 @@ def inbox_of(consumer: Any) -> Any:
 
 
 def turn_of(consumer: Any) -> Any:
-    return consumer._turn
+    return consumer._calls.turn
 
 
 def ending_of(consumer: Any) -> Any:

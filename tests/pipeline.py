@@ -11,9 +11,9 @@ from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing.accepting.arguments import encode_headers
 from columnar_kafka.producing.accepting.record import NewFormat
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
-from columnar_kafka.producing.limits import SegmentLimits
 from columnar_kafka.producing.partitioner import Partitioner
 from columnar_kafka.producing.reporting.delivery import Delivery
+from columnar_kafka.producing.segment_limits import SegmentLimits
 from columnar_kafka.producing.sending.accumulator import Accumulator
 from columnar_kafka.producing.sending.messages import PlainMessage
 from columnar_kafka.producing.sending.sender import Sender

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,12 +68,14 @@ def test_the_producers_snippets_run_one_after_the_other(kafka, capsys) -> None:
     with Consumer({**config, "columnar.encoding": "parquet"}) as consumer:
         places = [TopicPartition(topic, n, 0) for topic in ("orders", "other") for n in range(2)]
         consumer.assign(places)
-        messages = [message for _ in range(5) for message in [consumer.poll(120)] if message]
+        messages = [message for _ in range(6) for message in [consumer.poll(120)] if message]
     ids = [message.value()["id"] for message in messages if message.topic() == "orders"]
-    assert sorted(ids) == [1, 2, 3, 4]
+    assert sorted(ids) == [1, 2, 3, 4, 5]
     [plain] = [message.value() for message in messages if message.topic() == "other"]
     assert plain == b"a topic without a schema: an ordinary message"
-    assert int(capsys.readouterr().out) in {message.offset() for message in messages}
+    printed = json.loads(capsys.readouterr().out)
+    assert len(printed) == 2
+    assert set(printed) <= {message.offset() for message in messages}
 
 
 @pytest.mark.kafka
@@ -90,6 +93,23 @@ def test_the_consumers_snippets_for_arrow_run(kafka, capsys) -> None:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs-arrow"}
     exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
     assert capsys.readouterr().out == "b'arrow-orders' [1, 2]\n[3, 4]\n4\n"
+
+
+@pytest.mark.kafka
+def test_the_consumers_snippet_for_asyncio_runs(kafka, capsys) -> None:
+    kafka.create_topic("aio-orders", 1)
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema("aio-orders", pa.schema([("id", pa.int64())]))
+        for n in (1, 2, 3, 4):
+            producer.produce("aio-orders", {"id": n})
+    page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
+    [text] = [snippet for snippet in snippets("python", page) if "async for" in snippet]
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs-aio"}
+    settings["auto.offset.reset"] = "earliest"
+    there = text.replace("orders", "aio-orders")
+    exec(compile(there, "consumer.md", "exec"), {"settings": settings})
+    assert capsys.readouterr().out == "{'id': 1}\n{'id': 2}\n{'id': 3}\n"
 
 
 @pytest.mark.kafka

@@ -40,11 +40,11 @@ BY_NAME = {
 
 FILE_LINES = 500
 
-CLIENTS = """broker.client_classes  broker.confluent  producing.producer  consuming.consumer
+CLIENTS = """broker.traced_classes  broker.confluent  producing.producer  consuming.consumer
 consuming.share  ingest  serializing  aio  testing  spark_sink  local  demo"""
 """The modules that may use confluent-kafka's clients, and everything else of it."""
 
-REPLACED_CLASSES = "broker.client_classes  testing  local  demo"
+REPLACED_CLASSES = "broker.traced_classes  testing  local  demo"
 """The modules that may use the classes of clients that a tracer replaces: users see those."""
 
 USE_VALUES = "errors  message  offsets  position  producing  consuming  broker"
@@ -160,10 +160,10 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_no_client_is_of_a_class_that_a_tracer_replaces() -> None:
-    """Only `client_classes` knows the classes in C: clients that users do not see are of those."""
+    """Only `traced_classes` knows the classes in C: clients that users do not see are of those."""
     replaced = {"Consumer", "Producer", "cimpl.Consumer", "cimpl.Producer"}
     users = {module for module in SOURCES if taken_from_confluent(module) & replaced}
-    assert "columnar_kafka.broker.client_classes" in users
+    assert "columnar_kafka.broker.traced_classes" in users
     assert [module for module in users if not within(module, REPLACED_CLASSES)] == []
 
 

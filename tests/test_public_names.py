@@ -197,7 +197,7 @@ heavy = {"pandas", "fastavro", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs
 print(sorted(found), sorted(heavy & (set(sys.modules) - before)))
 """
     loaded = [
-        *("broker", "broker.client_classes", "config", "errors"),
+        *("broker", "broker.traced_classes", "config", "errors"),
         *("ingest", "ingest.oauth", "ingest.topic_id", "position"),
     ]
     assert run(code) == f"{[f'columnar_kafka.{name}' for name in loaded]} []"

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from benchmarks.data import Dataset
 
 OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
-OURS_IN_ZSTD = "ours, compression.type=zstd"
+OURS_AS_IT_IS = "ours, compression.type=none"
 FASTAVRO, PYRUHVRO = "fastavro", "pyruhvro"
 
 _CLASSES: Final = {
     OURS: "ours.Ours",
-    OURS_IN_ZSTD: "ours.OursInZstd",
+    OURS_AS_IT_IS: "ours.OursAsItIs",
     ORJSON: "with_orjson.Orjson",
     READY: "ready.Ready",
     FASTAVRO: "with_fastavro.Fastavro",

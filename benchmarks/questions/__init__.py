@@ -16,6 +16,7 @@ NAMES: Final = (
     "produce",
     "size",
     "consume",
+    "low_rate",
     "small",
     "plain",
     "ingest",

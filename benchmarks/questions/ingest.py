@@ -8,8 +8,9 @@ from benchmarks import data
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import FASTAVRO, ORJSON, OURS
-from benchmarks.landing import Decoding, Ingesting, OnSpark
+from benchmarks.landing import Ingesting, InOneProcess, OnSpark
 from benchmarks.sending import send_repeatedly
+from columnar_kafka.ingest import Decoding, Rules
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -18,32 +19,37 @@ TITLE = "Landing, a row"
 IS_LONG = True
 ABOUT = """The same flights in three topics of one partition: our segments of 10,000 rows, and a
 message a row of orjson's JSON and of fastavro's Avro, all with zstd. Each process lands its topic
-in a directory of Parquet files with zstd, which is read and compared with what was sent. The CPU is
-that of the process and of all that it has started, Spark's Java included; a µs a row is a second a
-million rows. It is that of a *further* row: what landing all rows takes, less what landing the
-first 10,000 takes. The last column is the latter, which has connecting, planning and committing.
-*headers* and *pages* are `--verify`; *pure* is without the native core. Spark runs a batch query,
-which takes less than a stream, and has landed everything four times before the first round. The
-others decode and write 100,000 rows at a time."""
+in a directory of Parquet files with zstd, which is read and compared with what was sent. The CPU
+is that of the process and of all that it has started, Spark's Java included; a µs a row is a
+second a million rows. It is that of a *further* row: what landing all rows takes, less what
+landing the first 10,000 takes. The last column is the latter, which has connecting, planning and
+committing. *headers* and *pages* are `--verify`; *pure* is without the native core; *plain*
+messages are those of the others, landed by `--plain decode`. Spark runs a batch query, which takes
+less than a stream, and has landed everything four times before the first round. The others decode
+and write 100,000 rows at a time."""
 
 ROWS: Final = 100_000
 TIMES: Final = 10
 CASE: Final = "flights"
 HEADERS, PAGES, PURE = "ours, headers", "ours, pages", "ours, pages, pure"
+PLAIN_JSON, PLAIN_AVRO = "ours, plain JSON", "ours, plain Avro"
 FROM_JSON, FROM_AVRO = "Spark from_json", "Spark from_avro"
 JSON: Final = "pyarrow.json"
 THEIRS: Final = {
     FROM_JSON: (OnSpark, "json", ORJSON),
     FROM_AVRO: (OnSpark, "avro", FASTAVRO),
-    "fastavro": (Decoding, "fastavro", FASTAVRO),
-    JSON: (Decoding, "pyarrow.json", ORJSON),
-    "pyruhvro": (Decoding, "pyruhvro", FASTAVRO),
+    "fastavro": (InOneProcess, "fastavro", FASTAVRO),
+    JSON: (InOneProcess, "pyarrow.json", ORJSON),
+    "pyruhvro": (InOneProcess, "pyruhvro", FASTAVRO),
 }
 TARGETS: Final[dict[str, dict[str, float | None]]] = {
     HEADERS: {FROM_JSON: 85, FROM_AVRO: 45, "fastavro": 170, JSON: 42, "pyruhvro": 21},
     PAGES: {FROM_JSON: 40, FROM_AVRO: 20, "fastavro": 80, JSON: 18, "pyruhvro": 9},
     PURE: dict.fromkeys(THEIRS),
+    PLAIN_JSON: {FROM_JSON: 3.4, JSON: None},
+    PLAIN_AVRO: {FROM_AVRO: 2.5, "pyruhvro": 1, "fastavro": None},
 }
+MOST_PLAIN: Final = {PLAIN_JSON: 1.5, PLAIN_AVRO: 0.9}
 FEW: Final = "the first 10,000, CPU ms"
 WARM_UPS: Final = 2  # besides the round that is dropped
 
@@ -54,9 +60,8 @@ def answer(bench: Bench) -> Answer:
     rows, times = bench.rows(ROWS), 2 if bench.short else TIMES
     topics = {who: bench.topic() for who in (OURS, ORJSON, FASTAVRO)}
     ends = {who: _fill(bench, who, topic, rows, times) for who, topic in topics.items()}
-    places = {HEADERS: OURS, PAGES: OURS, PURE: OURS} | {
-        who: sender for who, (_, _, sender) in THEIRS.items()
-    }
+    own = {HEADERS: OURS, PAGES: OURS, PURE: OURS, PLAIN_JSON: ORJSON, PLAIN_AVRO: FASTAVRO}
+    places = own | {who: sender for who, (_, _, sender) in THEIRS.items()}
     with Children(_start(bench, topics)) as children:
         bench.say("the rows that land")
         for who, child in children:
@@ -75,6 +80,8 @@ def answer(bench: Bench) -> Answer:
     for us, targets in TARGETS.items():
         for them, target in targets.items():
             results.compare(CASE, them, CPU, at_least=target, us=us)
+    for who, most in MOST_PLAIN.items():
+        results.limit(f"{CASE}: {CPU}, {who}", results.values(CASE, who, CPU), most, "µs")
     bench.drop(*topics.values())
     return results
 
@@ -86,17 +93,19 @@ def _fill(bench: Bench, who: str, topic: str, rows: int, times: int) -> tuple[in
 
 
 def _start(bench: Bench, topics: dict[str, str]) -> dict[str, Child]:
+    servers, avro = bench.servers, data.load(CASE).avro
+    headers, pages = Rules(verify="headers"), Rules(verify="pages")
+    pure = {"COLUMNAR_KAFKA_NATIVE": "0"}
+    as_json, as_avro = (
+        Rules(plain="decode", decoding=Decoding(form, avro)) for form in ("json", "avro")
+    )
     start = {
-        HEADERS: Child(Ingesting, "headers", bench.servers, topics[OURS]),
-        PAGES: Child(Ingesting, "pages", bench.servers, topics[OURS]),
-        PURE: Child(
-            Ingesting,
-            "pages",
-            bench.servers,
-            topics[OURS],
-            environment={"COLUMNAR_KAFKA_NATIVE": "0"},
-        ),
+        HEADERS: Child(Ingesting, headers, servers, topics[OURS]),
+        PAGES: Child(Ingesting, pages, servers, topics[OURS]),
+        PURE: Child(Ingesting, pages, servers, topics[OURS], environment=pure),
+        PLAIN_JSON: Child(Ingesting, as_json, servers, topics[ORJSON]),
+        PLAIN_AVRO: Child(Ingesting, as_avro, servers, topics[FASTAVRO]),
     }
     for who, (make, how, sender) in THEIRS.items():
-        start[who] = Child(make, how, bench.servers, topics[sender])
+        start[who] = Child(make, how, servers, topics[sender])
     return start

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks import data
 from benchmarks.answer import Answer
 from benchmarks.child import Child, Children
-from benchmarks.competitors import FASTAVRO, ORJSON, OURS, OURS_IN_ZSTD
+from benchmarks.competitors import FASTAVRO, ORJSON, OURS, OURS_AS_IT_IS
 from benchmarks.measured import Claim
 from benchmarks.segment_parts import parts
 from benchmarks.sending import Sending, first_value
@@ -22,11 +22,11 @@ IS_LONG = False
 ABOUT = """The bytes of the broker's log. The compared batches are librdkafka's own, with zstd,
 and have as many rows as the segments. Each is measured once: only those of the smallest segments
 vary, with how many share a batch of librdkafka's. *Full* has a key, a header and a time. The
-targets are geometric means over the sets, and for each set what it was before the native core. They
-are for our defaults. With `compression.type=zstd`, which the others have, librdkafka compresses
-whole messages: headers, footers, a key that is also a column."""
+targets are geometric means over the sets, and for each set what it was before the native core. By
+default librdkafka compresses whole messages: headers, footers, a key that is also a column. With
+`compression.type=none` it sends them as they are."""
 
-WAYS: Final = (OURS, OURS_IN_ZSTD)
+WAYS: Final = (OURS, OURS_AS_IT_IS)
 WHO: Final = (*WAYS, ORJSON, FASTAVRO)
 METRIC, FILE_METRIC = "bytes", "bytes of the file"
 BARE_MEAN, FULL_MEAN = 0.60, 0.53
@@ -35,7 +35,7 @@ SIZES: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 SHOWN: Final = (1, 10, 100, 300)
 MOST_BATCHES: Final = 50
 ONE_RECORD: Final = 3_300.0
-CROSSING_ROWS: Final = 150.0
+CROSSING_ROWS: Final = 35.0
 _LINGER_MS: Final = 60_000.0
 
 
@@ -57,8 +57,8 @@ def answer(bench: Bench) -> Answer:
     for full, bound in ((False, BARE_MEAN), (True, FULL_MEAN)):
         what = f"all sets, {'full' if full else 'bare'}"
         results.limit(f"{what}: ours / Avro", [_mean(shares[OURS, full])], bound, "×")
-        share = 1 / _mean(shares[OURS_IN_ZSTD, full])
-        results.claims.append(Claim(f"{what}: Avro / {OURS_IN_ZSTD}", (share,)))
+        share = 1 / _mean(shares[OURS_AS_IT_IS, full])
+        results.claims.append(Claim(f"{what}: Avro / {OURS_AS_IT_IS}", (share,)))
     most = bench.rows(SIZES[-1])
     with Children(
         {who: Child(Sending, who, "flights", bench.servers, most) for who in WHO}
@@ -78,11 +78,16 @@ def _crossing(bench: Bench, results: Answer, children: Children, most: int) -> N
         sizes = _sizes(bench, results, f"flights, {size:,} rows", children, rows, size, full=False)
         for who, value in sizes.items():
             lines[who].append((size, value))
-    results.limit("one flight as a segment", [lines[OURS][0][1]], ONE_RECORD, "bytes")
+    results.limit(
+        f"one flight as a segment, {OURS_AS_IT_IS}",
+        [lines[OURS_AS_IT_IS][0][1]],
+        ONE_RECORD,
+        "bytes",
+    )
     rows = crossing(lines[OURS], lines[FASTAVRO])
     results.limit("smaller than Avro's batches from", [rows], CROSSING_ROWS, "rows")
-    what = f"{OURS_IN_ZSTD}: smaller than Avro's batches from"
-    rows = crossing(lines[OURS_IN_ZSTD], lines[FASTAVRO])
+    what = f"{OURS_AS_IT_IS}: smaller than Avro's batches from"
+    rows = crossing(lines[OURS_AS_IT_IS], lines[FASTAVRO])
     results.claims.append(Claim(what, (rows,), unit="rows"))
 
 

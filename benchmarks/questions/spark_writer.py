@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import OURS
-from benchmarks.landing import Decoding, Ingesting
+from benchmarks.landing import Ingesting, InOneProcess
 from benchmarks.sending import end_of
 from benchmarks.spark import unless_late
 from benchmarks.writing import Writing
+from columnar_kafka.ingest import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +47,9 @@ ENCODINGS: Final = {
     READING: "",
 }
 CHECKS: Final = {
-    OURS: (Ingesting, "decode"),
-    TO_JSON: (Decoding, "pyarrow.json"),
-    TO_AVRO: (Decoding, "pyruhvro"),
+    OURS: (Ingesting, Rules(verify="decode")),
+    TO_JSON: (InOneProcess, "pyarrow.json"),
+    TO_AVRO: (InOneProcess, "pyruhvro"),
 }
 BYTES: Final = "bytes in the log"
 LESS_CPU: Final = 5

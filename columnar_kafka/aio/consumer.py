@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import threading
 from functools import partial
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.error import ConsumeError
 
 from columnar_kafka.aio.callback import CallbackRun
-from columnar_kafka.aio.cancellable import STEP, CancellableConsumer
+from columnar_kafka.aio.calls import Calls
+from columnar_kafka.aio.cancellable_consumer import STEP, CancellableConsumer
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.threads import Threads, check_loop
 from columnar_kafka.aio.undelivered import Undelivered
@@ -41,9 +43,11 @@ _NOT_GIVEN: Final[Any] = object()  # confluent-kafka refuses None where a callba
 class AIOConsumer:
     """`confluent_kafka.aio.AIOConsumer`, with `poll_segment`, `consume_arrow` and `arrow_reader`.
 
+    ``async for message in consumer`` takes records until the consumer is closed.
+
     Calls run in `executor`, one after the other in their order; a callback's calls run at once.
-    `consume` costs far less for a record than `poll`. All methods must be called on the event loop
-    in which the consumer was made.
+    `poll` and `consume` need no thread for records that are decoded already. All methods must be
+    called on the event loop in which the consumer was made.
 
     A cancelled `poll`, `consume`, `poll_segment` or `consume_arrow` loses nothing: the next call
     returns the records that it had taken.
@@ -84,10 +88,10 @@ class AIOConsumer:
         self._consumer = self._consumer_class(conf)
         self._threads = Threads(executor, max_workers)
         self.executor = self._threads.executor
-        self._turn = asyncio.Lock()  # held by the call that runs; later ones wait in order
+        self._undelivered = Undelivered(self._consumer)
+        self._calls = Calls(self, self.executor, self._inbox, self._undelivered)
         self._closing = False
         self._ending: asyncio.Future[None] | None = None
-        self._undelivered = Undelivered(self._consumer)
 
     async def __aenter__(self) -> Self:
         """Return this consumer."""
@@ -99,6 +103,38 @@ class AIOConsumer:
 
     # --- taking records -------------------------------------------------------------------------
 
+    def __aiter__(self) -> Self:
+        """Take records with ``async for``; a later loop goes on where this one ended.
+
+        Raises:
+            RuntimeError: the consumer is closed.
+        """
+        self._check_open()
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next record or plain message, or the end of a partition.
+
+        That is an event, and comes only with ``enable.partition.eof=true``. `close` ends the loop.
+
+        Raises:
+            KafkaException: a `ConsumeError` for every other error event and for a segment that
+                cannot be read, which is its `kafka_message`; the next call goes on after it.
+            Exception: as `poll`.
+        """
+        messages = None if self._closing else await self._poll(-1)
+        if messages is None:
+            raise StopAsyncIteration
+        # Where a signal's handler raises in a call from here on, the next call takes it again.
+        self._undelivered.taken = messages
+        [message] = messages
+        error = message.error()
+        fails = error is not None and error.code() != KafkaError._PARTITION_EOF
+        self._undelivered.taken = []
+        if not fails:
+            return message
+        raise ConsumeError(error, kafka_message=message)
+
     async def poll(self, timeout: float = -1) -> Any:
         """Return the next record, plain message or error event; see `Consumer.poll`.
 
@@ -106,13 +142,23 @@ class AIOConsumer:
             RuntimeError: the consumer is closed, or was while this waited.
             TypeError, Exception: as `Consumer.poll`.
         """
+        messages = await self._poll(timeout)
+        if messages is None:
+            raise RuntimeError("Consumer closed")
+        return messages[0] if messages else None
+
+    async def _poll(self, timeout: float) -> list[Any] | None:
+        """Return a list of what `poll` returns; None where the consumer was closed meanwhile."""
+        math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
+        for message in self._ready():  # in one step: see `handout`
+            return [message]
 
         def poll(_: int, timeout: float, __: Cancelled) -> list[Any]:
             message = self._consumer.poll(min(timeout, STEP))
             return [] if message is None else [message]
 
-        messages = await self._take(partial(self._undelivered.take_kept_first, poll), 1, timeout)
-        return messages[0] if messages else None
+        take = partial(self._undelivered.take_kept_first, poll)
+        return await self._take_until_closed(take, 1, timeout)
 
     async def consume(
         self,
@@ -127,6 +173,11 @@ class AIOConsumer:
         Raises:
             ValueError, RuntimeError, TypeError: as `Consumer.consume`, and `poll`.
         """
+        math.isfinite(timeout)
+        messages = self._undelivered.take_ready(self._ready(), index(num_messages))
+        if messages:
+            self._undelivered.delivered()
+            return messages
 
         def consume(count: int, timeout: float, cancelled: Cancelled) -> list[Any]:
             return self._consumer.consume_until(cancelled, count, timeout)
@@ -134,6 +185,13 @@ class AIOConsumer:
         return await self._take(
             partial(self._undelivered.take_kept_first, consume), num_messages, timeout
         )
+
+    def _ready(self) -> Iterator[Any]:
+        """Return the records that are ready, and that this call may take without a thread."""
+        if not self._calls.can_be_spared():
+            return iter(())
+        self._check_open()
+        return self._consumer.ready()
 
     async def poll_segment(
         self,
@@ -145,6 +203,7 @@ class AIOConsumer:
             segment = self._consumer.poll_segment(min(timeout, STEP))
             return [] if segment is None else [segment]
 
+        math.isfinite(timeout)
         segments = await self._take(poll, 1, timeout)
         return segments[0] if segments else None
 
@@ -249,19 +308,19 @@ class AIOConsumer:
                 raise
             return None
 
-    async def _take(
-        self,
-        take: Take,
-        count: int,
-        timeout: float,
-    ) -> list[Any]:
-        math.isfinite(timeout)  # or a TypeError, in confluent-kafka's words
+    async def _take(self, take: Take, count: int, timeout: float) -> list[Any]:
+        messages = await self._take_until_closed(take, count, timeout)
+        if messages is None:
+            raise RuntimeError("Consumer closed")
+        return messages
+
+    async def _take_until_closed(self, take: Take, count: int, timeout: float) -> list[Any] | None:
         cancelled = threading.Event()
         take_now = partial(
             self._undelivered.take, cancelled=cancelled.is_set, closing=self._is_closing
         )
         try:
-            messages: list[Any] = await self._call(take_now, take, count, timeout)
+            messages: list[Any] | None = await self._call(take_now, take, count, timeout)
         finally:
             cancelled.set()
         return messages
@@ -408,7 +467,7 @@ class AIOConsumer:
 
     async def _close(self) -> None:
         try:
-            await self._in_turn(self._consumer.close)
+            await self._calls.make(self._consumer.close)
         finally:
             self._threads.end(wait=False)
 
@@ -418,37 +477,7 @@ class AIOConsumer:
         """Run a function that may block in the executor, when it is its turn."""
         if CallbackRun.of(self) is None:  # a callback of `close` may still commit
             self._check_open()
-        return await self._in_turn(partial(function, *args, **kwargs))
-
-    async def _in_turn(self, function: Callable[[], Any]) -> Any:
-        callback = CallbackRun.of(self)
-        if callback is not None:
-            result = await callback.call(function)
-            self._undelivered.delivered()
-            return result
-        await self._turn.acquire()
-        running = None
-        try:
-            running = self.executor.submit(self._run, function)
-            result = await asyncio.wrap_future(running)
-            self._undelivered.delivered()  # nothing comes between this and the caller
-            return result
-        finally:
-            if running is None or running.done():
-                self._turn.release()
-            else:  # cancelled, and the thread still runs it
-                running.add_done_callback(self._end_turn)
-
-    def _run(self, function: Callable[[], Any]) -> Any:
-        self._undelivered.give_back()
-        try:
-            return function()
-        finally:
-            self._inbox.wake()
-
-    def _end_turn(self, _: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self._turn.release)
+        return await self._calls.make(partial(function, *args, **kwargs))
 
     def _check_open(self) -> None:
         check_loop("AIOConsumer", self._loop)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import islice
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
@@ -12,7 +14,9 @@ from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from columnar_kafka.aio.cancellable import CancellableConsumer
+    from collections.abc import Iterator
+
+    from columnar_kafka.aio.cancellable_consumer import CancellableConsumer
     from columnar_kafka.consuming.feed.feed import Cancelled
 
 __all__ = ["Take", "Undelivered"]
@@ -29,9 +33,13 @@ class Undelivered:
 
     def __init__(self, consumer: CancellableConsumer) -> None:
         self._consumer = consumer
-        self._taken: list[Any] = []
+        self.taken: list[Any] = []
         self._kept: list[Any] = []  # undelivered, and cannot be read again
         self._error: Exception | None = None  # of a call that had messages to return
+
+    def __bool__(self) -> bool:
+        """Whether the next call has something to do with what the last one took, or raised."""
+        return bool(self.taken or self._kept or self._error)
 
     def raise_pending(self) -> None:
         """Raise what the last call could not raise."""
@@ -39,13 +47,21 @@ class Undelivered:
         if error is not None:
             raise error
 
+    def take_ready(self, ready: Iterator[Any], count: int) -> list[Any]:
+        """Take `count` records that are ready; none where there are fewer."""
+        if not 0 < count <= length_hint(ready):
+            return []
+        self.taken.extend(islice(ready, count))  # in one step: see `handout`
+        return self.taken
+
     def take(
         self, take: Take, count: int, timeout: float, *, cancelled: Cancelled, closing: Cancelled
-    ) -> list[Any]:
+    ) -> list[Any] | None:
         """Take up to `count` messages, until `timeout` seconds have passed or either says so.
 
+        None if it is `closing`, and there is no message.
+
         Raises:
-            RuntimeError: it is `closing`, and there is none.
             Exception: what `take` raises; the next call raises it where there are messages.
         """
         self.raise_pending()
@@ -65,9 +81,9 @@ class Undelivered:
                 break
             if is_closing:
                 if not messages:
-                    raise RuntimeError("Consumer closed")
+                    return None
                 break
-        self._taken = messages
+        self.taken = messages
         return messages
 
     def take_kept_first(
@@ -81,11 +97,11 @@ class Undelivered:
 
     def delivered(self) -> None:
         """Forget what was taken: the caller has it."""
-        self._taken = []
+        self.taken = []
 
     def give_back(self) -> None:
         """Read on before what was taken for a call that was cancelled then."""
-        taken, self._taken = self._taken, []
+        taken, self.taken = self.taken, []
         ours: dict[tuple[str, int], bool] = {}
         for message in taken:
             place = _place(message)

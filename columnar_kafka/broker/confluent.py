@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from columnar_kafka.broker.base import Acknowledge, TopicLimits
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.broker.watermarks import watermarks
 from columnar_kafka.config import Hidden
 

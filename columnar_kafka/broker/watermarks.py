@@ -18,7 +18,7 @@ from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.broker.traced_classes import StockConsumer
 
 __all__ = ["Watermarks", "watermarks"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.broker.traced_classes import StockConsumer
     from columnar_kafka.consuming.group.callback_errors import CallbackErrors
     from columnar_kafka.consuming.settings import ClientSettings, ConsumerConfig
     from columnar_kafka.segment.decoder import Decoder

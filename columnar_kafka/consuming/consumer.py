@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
-from columnar_kafka.broker.client_classes import StockConsumer, traced
 from columnar_kafka.broker.confluent import ConfluentConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer, traced
 from columnar_kafka.config import Arguments
 from columnar_kafka.consuming import lazy_assembly as lazy
 from columnar_kafka.consuming.group.callback_errors import CallbackErrors

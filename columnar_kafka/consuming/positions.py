@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.broker.traced_classes import StockConsumer
     from columnar_kafka.consuming.feed.feed import Feed
 
 __all__ = ["Positions"]

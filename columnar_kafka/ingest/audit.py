@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.broker.watermarks import watermarks
 from columnar_kafka.config import Arguments
 from columnar_kafka.errors import LakeError

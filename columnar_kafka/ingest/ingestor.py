@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.group import GroupMember, cluster_key, is_rebalancing

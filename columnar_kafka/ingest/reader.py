@@ -31,7 +31,7 @@ from columnar_kafka.segment.headers import is_segment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.broker.traced_classes import StockConsumer
     from columnar_kafka.ingest.settings import IngestSettings
     from columnar_kafka.lake.model import Fence, TopicGeneration
 

@@ -1,5 +1,7 @@
 """Formats of plain messages' keys and values: the user says which each topic has.
 
+Those of consumers are classes. Those that land as rows of a table have names, in `row_formats`.
+
 >>> from columnar_kafka.plain import Avro, Ipc, Json
 """
 

@@ -19,7 +19,7 @@ from columnar_kafka.schema.flatbuffer import (
     described_bytes,
     messages,
 )
-from columnar_kafka.segment.parquet.page_walk import check_decoded, exceeds
+from columnar_kafka.segment.parquet.page_checks import check_decoded, exceeds
 
 if TYPE_CHECKING:
     from columnar_kafka.config import ReadOptions

@@ -1,4 +1,4 @@
-"""A producer whose `produce` a tracer has replaced."""
+"""A producer whose `produce` a tracer has replaced (see `broker.traced_classes`)."""
 
 from __future__ import annotations
 

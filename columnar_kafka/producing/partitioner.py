@@ -1,4 +1,8 @@
-"""The partition of a record, chosen as librdkafka's configured partitioner would choose it."""
+"""The partition of a record, chosen as librdkafka's configured partitioner would choose it.
+
+A record without a key goes where the one before went, while its batch is open: see
+`accepting.open_batches`.
+"""
 
 from __future__ import annotations
 

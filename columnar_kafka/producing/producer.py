@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from columnar_kafka import native
-from columnar_kafka.broker.client_classes import StockProducer, traced
 from columnar_kafka.broker.confluent import ConfluentProducer
+from columnar_kafka.broker.traced_classes import StockProducer, traced
 from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.config import Arguments
 from columnar_kafka.errors import ConfigError, ForkError, SchemaError

@@ -34,6 +34,8 @@ _INNER_LINGER_MS: Final = 5
 
 _IN_FLIGHT: Final = ("max.in.flight.requests.per.connection", "max.in.flight")
 
+_COMPRESSION: Final = ("compression.type", "compression.codec")
+
 _ERRORS_ONLY: Final = "delivery.report.only.error"
 
 _PRODUCER_KEYS: Final = (
@@ -137,23 +139,23 @@ class ProducerConfig(NamedTuple):
             )
         if encoding != "none":
             asked = parsed.transactional or read.shared(("enable.idempotence",), False, boolean)
-            _adapt(rest, parsed, idempotent=asked, linger_ms=short_ms)
+            _adapt(read, idempotent=asked, linger_ms=short_ms)
+            if parsed.errors_only:
+                # A record's success is known from its segment's report. Callbacks are filtered.
+                rest[_ERRORS_ONLY] = False
         return parsed, rest
 
 
-def _adapt(
-    rest: dict[str, Any], parsed: ProducerConfig, *, idempotent: bool, linger_ms: float
-) -> None:
-    """Change what librdkafka is configured with, where a buffer stands in front of it."""
-    if idempotent and not set(_IN_FLIGHT) & set(rest):
+def _adapt(read: ConfigReader, *, idempotent: bool, linger_ms: float) -> None:
+    """Change librdkafka's defaults, where a buffer stands in front of it."""
+    # It compresses the messages of a batch together: of small segments it leaves half and less.
+    read.set_default(_COMPRESSION, "zstd")
+    if idempotent:
         # A broker that has not heard of a producer yet accepts its second request even if it has
         # rejected the first. librdkafka then reports the first as delivered: its records are lost.
-        rest[_IN_FLIGHT[0]] = 1
-    if linger_ms < _INNER_LINGER_MS and not set(_LINGER) & set(rest):
-        rest[_LINGER[0]] = linger_ms
-    if parsed.errors_only:
-        # A record's success is known from its segment's report. Callbacks are filtered here.
-        rest[_ERRORS_ONLY] = False
+        read.set_default(_IN_FLIGHT, 1)
+    if linger_ms < _INNER_LINGER_MS:
+        read.set_default(_LINGER, linger_ms)
 
 
 def _timeout(read: ConfigReader) -> float:

@@ -11,7 +11,7 @@ from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.producing.engine.base import TopicFormat
 from columnar_kafka.producing.engine.choice import choose_engine
-from columnar_kafka.producing.limits import SegmentLimits
+from columnar_kafka.producing.segment_limits import SegmentLimits
 from columnar_kafka.schema import check_growth
 from columnar_kafka.segment import lazy_encoding as lazy
 

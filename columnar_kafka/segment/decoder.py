@@ -32,7 +32,7 @@ from columnar_kafka.segment.declared_types import (
 )
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
 from columnar_kafka.segment.native_decoder import NativeDecoder
-from columnar_kafka.segment.parquet.page_walk import (
+from columnar_kafka.segment.parquet.page_checks import (
     check_arrow_schema,
     check_decoded,
     check_depth,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.native._core import RecordReader
     from columnar_kafka.segment.native_decoder import KnownFile
-    from columnar_kafka.segment.parquet.page_walk import DecodedSize
+    from columnar_kafka.segment.parquet.page_checks import DecodedSize
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
 __all__ = [

@@ -13,7 +13,7 @@ from columnar_kafka.schema.type_families import family
 from columnar_kafka.segment import pyarrow_parquet as pq
 from columnar_kafka.segment.encoder import leaf_columns, needs_arrow_schema
 from columnar_kafka.segment.parquet.field_ids import FileMetaDataField
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
+from columnar_kafka.segment.parquet.page_checks import footer_bytes
 from columnar_kafka.segment.parquet.thrift import LIST, Cursor
 
 if TYPE_CHECKING:

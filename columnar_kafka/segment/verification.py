@@ -1,5 +1,7 @@
 """How closely a segment is looked at before it lands, undecoded, in a file with others.
 
+The checks that any reader makes before Arrow decodes are in `decoder` and `parquet.page_checks`.
+
 =============  =====================================================================================
 ``headers``    Checksum, footer, number of rows, schema: for producers that one trusts.
 ``pages``      And the headers of all pages, and the pages: levels, sizes, checksums, encodings,
@@ -25,7 +27,7 @@ from columnar_kafka.errors import SegmentError
 from columnar_kafka.segment.decoder import InlineDecoder, default_decoder
 from columnar_kafka.segment.isolated import IsolatedDecoder
 from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
+from columnar_kafka.segment.parquet.page_checks import footer_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

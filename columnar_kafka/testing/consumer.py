@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.offsets import check_partitions, error_event_refused, key_of, named_partitions
 from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 from columnar_kafka.testing.client import ClientOnMemory, number, setting

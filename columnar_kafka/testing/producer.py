@@ -6,7 +6,7 @@ import operator
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from columnar_kafka.broker.client_classes import StockProducer
+from columnar_kafka.broker.traced_classes import StockProducer
 from columnar_kafka.producing.accepting.arguments import encode_headers, encode_key, first_given
 from columnar_kafka.producing.accepting.message_list import produce_messages
 from columnar_kafka.producing.partitioner import Partitioner

@@ -50,6 +50,8 @@ mod _core {
     #[pymodule_export]
     use crate::produce::encoder::Encoder;
     #[pymodule_export]
+    use crate::produce::memory_bound::Usage;
+    #[pymodule_export]
     use crate::produce::method::produce_method;
     #[pymodule_export]
     use crate::produce::open_batches::OpenBatches;
@@ -57,8 +59,6 @@ mod _core {
     use crate::produce::reports::{Abandoned, Reports, relay};
     #[pymodule_export]
     use crate::produce::row_format::RowFormat;
-    #[pymodule_export]
-    use crate::produce::usage::Usage;
     #[pymodule_export]
     use crate::python::fork::forks;
     #[pymodule_export]

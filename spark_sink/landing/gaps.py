@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.config import Hidden
 from columnar_kafka.lake.model import NotLandedError
 from spark_sink.shared_options import GROUP

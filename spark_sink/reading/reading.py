@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.config import Hidden
 from spark_sink.client_cache import cached_client
 

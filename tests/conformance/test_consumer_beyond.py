@@ -12,7 +12,7 @@ from consumers import CONSUMERS, on_mock
 
 from columnar_kafka import position
 from columnar_kafka.broker import confluent
-from columnar_kafka.broker.client_classes import StockConsumer
+from columnar_kafka.broker.traced_classes import StockConsumer
 
 make = on_mock([name for name, kind in CONSUMERS.items() if kind.unwraps])
 

@@ -15,7 +15,7 @@ from consumers import NOWHERE
 
 import columnar_kafka
 from columnar_kafka import ConfigError
-from columnar_kafka.broker.client_classes import StockConsumer, StockProducer
+from columnar_kafka.broker.traced_classes import StockConsumer, StockProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

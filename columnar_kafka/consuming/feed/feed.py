@@ -243,6 +243,12 @@ class Feed:
                 is_late = self._wait(deadline, cancelled, may_raise=not ready.messages)
                 is_over = is_late and (awaits_lookup or not self.buffer.buffered)
 
+    def publish_rest(self) -> None:
+        """Let what a call left ready be taken one by one, without the lock."""
+        with self.lock:
+            if self.buffer.ready.is_published:
+                self.buffer.ready.publish(1)
+
     def _prepare(self, count: int) -> tuple[bool, bool]:
         """Make messages ready until there are `count`, or librdkafka is to be served.
 

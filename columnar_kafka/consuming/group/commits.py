@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from columnar_kafka.broker.base import ConsumerBroker
-    from columnar_kafka.broker.client_classes import StockConsumer
+    from columnar_kafka.broker.traced_classes import StockConsumer
     from columnar_kafka.consuming.feed.feed import Feed
     from columnar_kafka.consuming.group.callback_errors import CallbackErrors
     from columnar_kafka.consuming.settings import ConsumerConfig

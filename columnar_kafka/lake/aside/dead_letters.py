@@ -4,7 +4,7 @@ The place is a directory of Parquet files with a log and fences of its own (see 
 Dead letters are committed first, then the table. A process that is killed in between leaves dead
 letters that the table's fence does not cover. The next attempt reads these messages again, and the
 first verdict stands: what is among the dead letters does not land. So every message is in one
-place.
+place. `set_aside` decides which messages come here, and writes them.
 """
 
 from __future__ import annotations

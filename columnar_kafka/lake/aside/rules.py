@@ -1,4 +1,8 @@
-"""What may land, and what becomes of the rest."""
+"""The rules of what may land, and what becomes of the rest.
+
+`plan` and `landing.stage` judge each message by them. `set_aside` and `message_rows` write those
+elsewhere that do not land.
+"""
 
 from __future__ import annotations
 

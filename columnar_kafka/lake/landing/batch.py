@@ -13,7 +13,7 @@ from columnar_kafka.lake.stitching.row_groups import StitchError
 from columnar_kafka.lake.stitching.stitch import Stitcher
 from columnar_kafka.segment.decoder import fingerprint_of
 from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
+from columnar_kafka.segment.parquet.page_checks import footer_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from columnar_kafka.lake.model import UnlandableError, unlandable
 from columnar_kafka.lake.partition import divide, shared_partition
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.parquet.metadata import has_encrypted_columns
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
+from columnar_kafka.segment.parquet.page_checks import footer_bytes
 
 if TYPE_CHECKING:
     import datetime

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.native._core import OpenBatches, Usage
     from columnar_kafka.producing.accepting.item import Item
+    from columnar_kafka.producing.accepting.memory_bound import HoldsEncoded
     from columnar_kafka.producing.engine.base import Batch, Metadata, TopicFormat
     from columnar_kafka.producing.reporting.outcome import Outcome
-    from columnar_kafka.producing.shared import HoldsEncoded
 
 __all__ = ["RecordQueue"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native import _core as core
     from columnar_kafka.producing.engine.record_block import Block
-    from columnar_kafka.producing.limits import SegmentLimits
+    from columnar_kafka.producing.segment_limits import SegmentLimits
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.segment.encoder import ParquetEncoder
 

@@ -2,7 +2,7 @@
 
 librdkafka hands an acknowledgement over inside its `poll`, where user code may call nothing. It is
 put into the message's `Attempt`, and taken from there when that call has returned. The records'
-own reports run then, in the same user's thread.
+own reports run then, in the same user's thread: `outcome` makes them.
 
 A signal's exception may come between any two calls of these threads. So every step here is one
 assignment, or can be repeated: an attempt that is `handled` is not handled twice, an outcome knows

@@ -1,4 +1,7 @@
-"""Delivery reports: the messages passed to callbacks, for a record or a `produce_arrow`."""
+"""Delivery reports: the messages passed to callbacks, for a record or a `produce_arrow`.
+
+`outcome` makes them of what became of a block of records, and calls the callbacks.
+"""
 
 from __future__ import annotations
 

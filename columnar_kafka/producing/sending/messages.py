@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.producing.engine.base import TopicFormat
     from columnar_kafka.producing.engine.record_block import Block
-    from columnar_kafka.producing.limits import SegmentLimits
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
     from columnar_kafka.producing.reporting.outcome import Outcome
     from columnar_kafka.producing.reporting.report import Callback
+    from columnar_kafka.producing.segment_limits import SegmentLimits
 
 __all__ = ["EncodedSegment", "Outgoing", "PlainMessage"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from columnar_kafka.producing.limits import MOST_BYTES
+from columnar_kafka.producing.segment_limits import MOST_BYTES
 from columnar_kafka.producing.sending.messages import EncodedSegment
 from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_DENSITY: Final = 1.0
 """Encoded bytes per byte of Arrow data, until the first segment of a topic is measured."""
-_SMALL_ROWS: Final = 100
+_SMALL_ROWS: Final = 30
 _SMALL_BYTES: Final = 50_000
 _SMALL_SEGMENTS: Final = 50
 """After so many small segments in a row, a warning says that they do not pay."""
@@ -207,8 +207,8 @@ class Segmenter:
             if count == _SMALL_SEGMENTS:
                 text = (
                     "topic %r: the last %d segments had fewer than %d records each, and plain "
-                    "messages would be smaller: raise columnar.linger.ms, flush less often, send "
-                    "fewer partitions' records from one producer, or set compression.type=zstd"
+                    "messages would be smaller: raise columnar.linger.ms, flush less often, or "
+                    "send fewer partitions' records from one producer"
                 )
                 self._tell(partial(_log.warning, text, topic, _SMALL_SEGMENTS, _SMALL_ROWS))
 

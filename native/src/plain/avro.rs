@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::produce::columns::{Column, Map, Node, Struct};
-use crate::produce::from_objects::Kind;
+use crate::produce::from_values::Kind;
 use crate::produce::row_format::RowAppender;
 use crate::values::decimal::Decimals;
 use crate::values::leaf::{Leaf, Values};

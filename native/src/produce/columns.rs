@@ -5,8 +5,8 @@
 //! ones. So there are no rules and no error texts here, and no Python code runs in the middle of a
 //! row.
 
-use crate::produce::from_objects::{Kind, append_value};
 use crate::produce::from_rows::{Template, append_record, append_tuple};
+use crate::produce::from_values::{Kind, append_value};
 use crate::python::py::Ref;
 use crate::values::leaf::{Bits, Leaf, Values};
 use crate::values::schema::{Field, Type, Unit};

@@ -11,8 +11,8 @@ use pyo3::types::PyString;
 
 use crate::produce::arguments::Arguments;
 use crate::produce::batch::{Batch, NewRecord};
+use crate::produce::memory_bound::Usage;
 use crate::produce::partitioner::Partitioner;
-use crate::produce::usage::Usage;
 use crate::python::fork;
 use crate::python::gil::{GilCell, InUse};
 use crate::python::panics::entry;

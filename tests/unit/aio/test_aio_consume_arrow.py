@@ -16,7 +16,7 @@ from tables import CONFIG, numbers, put
 
 from columnar_kafka import ConfigError, SchemaError, SegmentError
 from columnar_kafka.aio import AIOConsumer
-from columnar_kafka.aio.cancellable import CancellableConsumer
+from columnar_kafka.aio.cancellable_consumer import CancellableConsumer
 from columnar_kafka.plain import Json
 from columnar_kafka.position import start
 from columnar_kafka.testing import FakeKafka

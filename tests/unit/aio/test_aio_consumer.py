@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import confluent_kafka.aio
-import pyarrow as pa
 import pytest
+from aio_consumers import number, place, send
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from inside import ending_of, inbox_of, turn_of, wrapped_consumer
 from support import run_coroutine
@@ -20,7 +20,6 @@ from support import run_coroutine
 from columnar_kafka import Consumer
 from columnar_kafka.aio import AIOConsumer
 from columnar_kafka.aio.callback import CallbackRun
-from columnar_kafka.aio.cancellable import CancellableConsumer
 from columnar_kafka.aio.inbox import LoopLogger
 from columnar_kafka.errors import ConfigError, SegmentError
 from columnar_kafka.position import pack, start
@@ -30,54 +29,8 @@ if TYPE_CHECKING:
 
     from columnar_kafka.testing import FakeKafka
 
-SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 ENCODINGS = ["parquet", "none"]
-
-
-@pytest.fixture
-def make(kafka: FakeKafka) -> Any:
-    """A factory of consumers on `kafka`; `over` replaces methods of the one they wrap."""
-
-    def factory(
-        over: dict[str, Any] | None = None,
-        /,
-        executor: concurrent.futures.Executor | None = None,
-        **config: Any,
-    ) -> AIOConsumer:
-        inner = type("Inner", (CancellableConsumer, kafka.Consumer), over or {})
-        on_memory = type("OnMemory", (AIOConsumer,), {"_consumer_class": inner})
-        settings = {
-            "group.id": "g",
-            "auto.offset.reset": "earliest",
-            "columnar.encoding": "parquet",
-        }
-        made: AIOConsumer = on_memory(
-            settings | {key.replace("__", "."): value for key, value in config.items()},
-            executor=executor,
-        )
-        return made
-
-    return factory
-
-
-def send(kafka: FakeKafka, *numbers: int, topic: str = "t", rows: int = 3) -> None:
-    """Send records in segments of `rows`; and with rows=0 as plain messages."""
-    with kafka.Producer({"columnar.encoding": "parquet", "columnar.segment.rows": rows or 1}) as to:
-        to.set_schema(topic, SCHEMA)
-        for n in numbers:
-            to.produce(topic, {"n": n} if rows else b"%d" % n, partition=0)
-
-
-def number(message: Any) -> int:
-    assert message is not None
-    assert message.error() is None
-    value = message.value()
-    return value["n"] if isinstance(value, dict) else int(value)
-
-
-def place(at: int = -1001, topic: str = "t") -> TopicPartition:
-    return TopicPartition(topic, 0, at)
 
 
 # --- the surface ----------------------------------------------------------------------------------
@@ -431,12 +384,19 @@ def test_whenever_a_call_is_cancelled_nothing_is_lost_and_nothing_comes_twice(
     send(kafka, *range(300), rows=0 if encoding == "none" else 7)
     chance = random.Random(1)
 
+    async def take(consumer: AIOConsumer) -> list[Any]:
+        call = chance.randrange(3)
+        if call == 0:
+            return await consumer.consume(chance.randint(1, 9), 0.01)
+        message = await (consumer.poll(0.01) if call == 1 else anext(consumer))
+        return [] if message is None else [message]
+
     async def main() -> list[int]:
         messages: list[Any] = []
         async with make(columnar__encoding=encoding) as consumer:
             await consumer.subscribe(["t"])
             while len(messages) < 300:
-                task = asyncio.create_task(consumer.consume(chance.randint(1, 9), 0.01))
+                task = asyncio.create_task(take(consumer))
                 for _ in range(chance.randint(0, 40)):
                     await asyncio.sleep(0)
                 task.cancel()

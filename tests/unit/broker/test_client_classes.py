@@ -20,8 +20,8 @@ from confluent_kafka.serializing_producer import SerializingProducer as StockSer
 
 import columnar_kafka
 from columnar_kafka import RowError
-from columnar_kafka.broker import client_classes
-from columnar_kafka.broker.client_classes import StockConsumer, StockProducer
+from columnar_kafka.broker import traced_classes
+from columnar_kafka.broker.traced_classes import StockConsumer, StockProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -260,7 +260,7 @@ def test_it_is_traced_where_it_has_taken_the_tracers_place(
     calls: Calls, embedded: EmbeddedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a framework uses it; the tracer was there when the package was imported."""
-    monkeypatch.setitem(client_classes.AT_IMPORT, "Producer", confluent_kafka.Producer)
+    monkeypatch.setitem(traced_classes.AT_IMPORT, "Producer", confluent_kafka.Producer)
     monkeypatch.setattr(confluent_kafka, "Producer", columnar_kafka.Producer)
     with producer(embedded, confluent_kafka.Producer) as made:
         made.set_schema(topic, SCHEMA)

@@ -13,7 +13,7 @@ from tables import CONFIG, assigned_consumer, numbers, put
 
 from columnar_kafka import ConfigError, Lag, position
 from columnar_kafka.aio import AIOConsumer
-from columnar_kafka.aio.cancellable import CancellableConsumer
+from columnar_kafka.aio.cancellable_consumer import CancellableConsumer
 from columnar_kafka.consuming.feed import poller
 from columnar_kafka.testing import FakeKafka
 from columnar_kafka.testing.memory import MemoryConsumer

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support import examples
 
 from columnar_kafka import native
+from columnar_kafka.producing.accepting.open_batches import PureOpenBatches
 from columnar_kafka.producing.partitioner import PARTITIONERS, Partitioner
-from columnar_kafka.producing.shared import PureOpenBatches
 from columnar_kafka.testing import FakeKafka
 
 FORMATS: Final = {"a": [object(), object()], "b": [object()]}

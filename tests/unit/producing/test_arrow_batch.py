@@ -12,7 +12,7 @@ from pipeline import NUMBERS, Pipeline
 
 from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.position import pack
-from columnar_kafka.producing import limits
+from columnar_kafka.producing import segment_limits
 from columnar_kafka.producing.reporting.arrow_call import ArrowCall
 from columnar_kafka.producing.sending import segmenter
 from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
@@ -219,7 +219,7 @@ def test_what_compresses_to_nothing_is_cut_by_what_it_holds(
 def test_rows_that_compress_to_nothing_are_sealed_by_what_they_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "MOST_BYTES", 2000)
+    monkeypatch.setattr(segment_limits, "MOST_BYTES", 2000)
     pipeline = Pipeline()
     pipeline.numbers(*[7] * 500)
     pipeline.flush()

@@ -6,16 +6,24 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from support import setting_error
 
 from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.settings import ProducerConfig
 
+ZSTD = {"compression.type": "zstd"}
+
 
 def producer(**config: Any) -> ProducerConfig:
     return ProducerConfig.parse({key.replace("__", "."): value for key, value in config.items()})[0]
+
+
+def librdkafkas(config: dict[str, Any]) -> dict[str, Any]:
+    """What librdkafka gets, but for its compression."""
+    rest = ProducerConfig.parse({"compression.type": "none", **config})[1]
+    return {key: value for key, value in rest.items() if key != "compression.type"}
 
 
 # --- defaults -------------------------------------------------------------------------------------
@@ -59,7 +67,7 @@ def test_our_own_keys_are_removed_and_all_others_stay() -> None:
     }
     rest = ProducerConfig.parse(config)[1]
     own = {"columnar.encoding", "columnar.segment.rows"}
-    assert rest == {key: value for key, value in config.items() if key not in own}
+    assert rest == ZSTD | {key: value for key, value in config.items() if key not in own}
 
 
 def test_the_users_own_dict_is_not_changed() -> None:
@@ -147,10 +155,9 @@ def test_librdkafkas_linger_is_a_tenth_of_a_short_one_of_ours(
     ours: float, expected: float, inner: dict[str, float]
 ) -> None:
     config = {"columnar.encoding": "parquet", "columnar.linger.ms": ours}
-    parsed, rest = ProducerConfig.parse(config)
-    assert (parsed.linger, rest) == (expected, inner)
+    assert (ProducerConfig.parse(config)[0].linger, librdkafkas(config)) == (expected, inner)
     set_by_user = {"queue.buffering.max.ms": 3}
-    assert ProducerConfig.parse(config | set_by_user)[1] == set_by_user
+    assert librdkafkas(config | set_by_user) == set_by_user
 
 
 def test_a_long_linger_of_librdkafkas_leaves_half_of_ours_for_segments_to_fill() -> None:
@@ -186,14 +193,33 @@ def test_an_idempotent_producer_has_one_request_in_flight_unless_configured_othe
 ) -> None:
     key, alias = "max.in.flight.requests.per.connection", "max.in.flight"
     on: dict[str, Any] = {"columnar.encoding": "parquet"}
-    assert ProducerConfig.parse(on | how)[1] == how | {key: 1}
-    assert ProducerConfig.parse(on | how | {key: 5})[1] == how | {key: 5}
-    assert ProducerConfig.parse(on | how | {alias: 5})[1] == how | {alias: 5}
-    assert ProducerConfig.parse(how)[1] == how  # without segments all is as ever
-    assert ProducerConfig.parse(on)[1] == {}
-    assert ProducerConfig.parse(on | {"enable.idempotence": "false"})[1] == {
-        "enable.idempotence": "false"
-    }
+    assert librdkafkas(on | how) == how | {key: 1}
+    assert librdkafkas(on | how | {key: 5}) == how | {key: 5}
+    assert librdkafkas(on | how | {alias: 5}) == how | {alias: 5}
+    assert librdkafkas(how) == how  # without segments all is as ever
+    assert librdkafkas(on) == {}
+    assert librdkafkas(on | {"enable.idempotence": "false"}) == {"enable.idempotence": "false"}
+
+
+@pytest.mark.parametrize("key", ["compression.type", "compression.codec"])
+@pytest.mark.parametrize("value", ["none", "gzip", None])
+def test_messages_are_compressed_with_zstd_unless_configured_otherwise(
+    key: str, value: str | None
+) -> None:
+    on: dict[str, Any] = {"columnar.encoding": "parquet"}
+    assert ProducerConfig.parse(on)[1] == ZSTD
+    assert ProducerConfig.parse(on | {key: value})[1] == {key: value}
+    nested = {"default.topic.config": {key: value}}
+    assert ProducerConfig.parse(on | nested)[1] == nested
+    assert ProducerConfig.parse({"columnar.encoding": "none"})[1] == {}  # all is as ever
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("key", ["compression.type", "compression.codec"])
+def test_each_name_of_the_compression_is_librdkafkas(key: str, nested: bool) -> None:
+    config: dict[str, Any] = {key: "unknown"}
+    with pytest.raises(KafkaException, match="compression"):
+        Producer({"default.topic.config": config} if nested else config)
 
 
 def test_the_memory_bound_is_in_kibibytes() -> None:
@@ -211,8 +237,9 @@ def test_a_transactional_id_makes_it_transactional() -> None:
 
 def test_with_segments_librdkafka_reports_successes_to_us_even_if_users_want_errors_only() -> None:
     config = {"delivery.report.only.error": True}
-    parsed, rest = ProducerConfig.parse(config | {"columnar.encoding": "parquet"})
-    assert (parsed.errors_only, rest) == (True, {"delivery.report.only.error": False})
+    on = config | {"columnar.encoding": "parquet"}
+    assert ProducerConfig.parse(on)[0].errors_only is True
+    assert librdkafkas(on) == {"delivery.report.only.error": False}
     assert ProducerConfig.parse(config)[1] == config
 
 

@@ -15,13 +15,13 @@ from interrupting import Interrupted, Interrupter
 
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing import shared
-from columnar_kafka.producing.accepting import record_queue
+from columnar_kafka.producing.accepting import memory_bound, open_batches, record_queue
 from columnar_kafka.producing.accepting.item import Item
 from columnar_kafka.producing.accepting.record import NewFormat, Record
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
 from columnar_kafka.producing.engine import base, pure
 from columnar_kafka.producing.engine import native as engine_native
-from columnar_kafka.producing.limits import SegmentLimits
+from columnar_kafka.producing.segment_limits import SegmentLimits
 from columnar_kafka.producing.topic_formats import make_format
 from columnar_kafka.schema import RecordSchema
 
@@ -349,7 +349,7 @@ def test_threads_do_not_lose_each_others_counts() -> None:
 
 # --- what a signal may interrupt ------------------------------------------------------------------
 
-STAGES = (record_queue, shared, base, pure, engine_native)
+STAGES = (record_queue, memory_bound, open_batches, shared, base, pure, engine_native)
 
 
 class Converting:

@@ -126,6 +126,19 @@ def test_without_metadata_the_file_has_only_the_users_columns() -> None:
     ]
 
 
+@pytest.mark.parametrize(("count", "warnings"), [(29, 1), (30, 0)])
+def test_many_small_segments_in_a_row_are_warned_of_once(
+    caplog: pytest.LogCaptureFixture, count: int, warnings: int
+) -> None:
+    pipeline = Pipeline(segment_rows=count)
+    for segments, most in (49, 0), (60, warnings):
+        pipeline.numbers(*range(segments * count))
+        pipeline.flush()
+        told = [record.getMessage() for record in caplog.records]
+        assert len(told) == most
+        assert all("had fewer than 30 records each" in text for text in told)
+
+
 # --- reports ------------------------------------------------------------------------------------
 
 

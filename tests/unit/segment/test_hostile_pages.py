@@ -20,7 +20,7 @@ from columnar_kafka.config import ReadOptions
 from columnar_kafka.lake.stitching.stitch import stitch
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.parquet import metadata
-from columnar_kafka.segment.parquet.page_walk import walk
+from columnar_kafka.segment.parquet.page_checks import walk
 from columnar_kafka.segment.parquet.thrift import BINARY, FALSE, I32, STRUCT
 
 if TYPE_CHECKING:

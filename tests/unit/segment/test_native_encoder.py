@@ -30,7 +30,7 @@ from columnar_kafka.config import ReadOptions
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.native_encoder import native_encoder
-from columnar_kafka.segment.parquet.page_walk import check_arrow_schema, footer_bytes, walk
+from columnar_kafka.segment.parquet.page_checks import check_arrow_schema, footer_bytes, walk
 from columnar_kafka.segment.parquet.statistics import bounds
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from columnar_kafka.schema import RecordSchema, canonical, fingerprint
 from columnar_kafka.segment.declared_types import declared_schema, needs_help
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import HEADER_BYTES, SegmentHeader, parse_headers, with_checksum
-from columnar_kafka.segment.parquet.page_walk import footer_bytes
+from columnar_kafka.segment.parquet.page_checks import footer_bytes
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/segment-format.md").read_text(encoding="utf-8")

@@ -189,7 +189,7 @@ impl Above {
         self
     }
 
-    /// Enter a list of one length, as `page_walk` counts it.
+    /// Enter a list of one length, as `page_checks` counts it.
     fn in_sized_list(mut self, size: usize) -> Self {
         self.slots = self.slots.saturating_mul(2 * size as u64);
         self.sized.get_or_insert_default();

@@ -1,4 +1,4 @@
-"""The pages of a Parquet file, counted before Arrow decodes any of them.
+"""Checks of a Parquet file's pages before Arrow decodes any of them.
 
 Arrow allocates what a header claims before it looks for the bytes: 45 bytes can claim 680 MB, 504
 bytes 200,000,000 values, 2 KB a terabyte. So every page is found and counted first, and its header
