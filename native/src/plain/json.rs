@@ -5,8 +5,8 @@ use jiter::{Jiter, JiterError, NumberAny, NumberInt, Peek};
 
 use crate::plain::times;
 use crate::produce::columns::{Column, Map, Node, NotTaken, Struct, Taken};
-use crate::produce::from_values::Kind;
 use crate::produce::from_rows::Template;
+use crate::produce::from_values::Kind;
 use crate::produce::row_format::RowAppender;
 use crate::values::half;
 use crate::values::leaf::{Leaf, Values};
