@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from columnar_kafka import native
@@ -14,6 +15,8 @@ from columnar_kafka.lake.landing.runs import WaitingMessage
 from columnar_kafka.lake.plan import plain_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from columnar_kafka.lake.aside.decoding import PlainDecoder
     from columnar_kafka.lake.model import Fitting, PlainMessages, SourceMessage
     from columnar_kafka.lake.plan import Placement
@@ -36,8 +39,9 @@ class CoreRows:
         self._format, self._encoder = decoder.native()
 
     def begin(self, fence: str) -> core.PlainBatch:
-        """Return no rows yet, of the partition with this fence."""
-        return native.core.PlainBatch(self._format, block_name(fence, 0)[:-1], BLOCK)
+        """Return no rows yet, of the partition with this fence. Raises LakeError as `encoded`."""
+        with _no_panic():
+            return native.core.PlainBatch(self._format, block_name(fence, 0)[:-1], BLOCK)
 
     def append(self, rows: core.PlainBatch, messages: PlainMessages, indices: range) -> int:
         """Append rows for messages; return the index of the first that has none, or the end.
@@ -66,12 +70,19 @@ class CoreRows:
         Raises:
             LakeError: the core has panicked.
         """
-        try:
+        with _no_panic():
             block = rows.seal()
             data = self._encoder.encode(block, "", {})
-        except RuntimeError as error:
-            raise LakeError(f"{error}. COLUMNAR_KAFKA_NATIVE=0 lands without the core") from error
         return SegmentPart((), data, len(block), is_rewritten=True)
+
+
+@contextmanager
+def _no_panic() -> Iterator[None]:
+    """Raise a LakeError where the core has panicked: only Kafka has the messages of rows now."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LakeError(f"{error}. COLUMNAR_KAFKA_NATIVE=0 lands without the core") from error
 
 
 def core_rows(decoder: PlainDecoder, fitting: Fitting) -> CoreRows | None:
