@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    from columnar_kafka.lake.model import Fence, SourceMessage
+    from columnar_kafka.lake.model import Fence, PlainMessages, SourceMessage
     from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = ["IngestStats", "Ingestor"]
@@ -270,14 +270,16 @@ class _Landing:
         return self._settings.ends and self._reader.is_at_end
 
     def step(self) -> None:
-        """Stage the next message, and commit if that is due."""
+        """Stage the next message, or many plain ones, and commit if that is due."""
         self.turned_at = time.monotonic()
         self.is_assigned = self._reader.is_assigned
         wait = _POLL_SECONDS
         if self._stager is not None:
             wait = max(0.0, min(wait, self._due_at - time.monotonic()))
-        if (message := self._reader.poll(wait)) is not None:
-            self._stage(message)
+        self._reader.read(wait, self)
+        self._land_if_due()
+
+    def _land_if_due(self) -> None:
         if self._stager is not None and (
             self._nbytes >= self._settings.roll_bytes or time.monotonic() >= self._due_at
         ):
@@ -341,7 +343,29 @@ class _Landing:
         if stager is not None:
             stager.discard()
 
-    def _stage(self, message: SourceMessage) -> None:
+    def take(self, message: SourceMessage) -> None:
+        """Stage a message."""
+        self._begun().add(message)
+        self._count(1, len(message.value or b""))
+
+    def take_plain(self, messages: PlainMessages) -> None:
+        """Stage plain messages."""
+        self._begun().add_plain(messages)
+        self._count(len(messages), messages.core.nbytes)
+
+    @property
+    def room(self) -> int:
+        """See `Landing`."""
+        return self._settings.roll_bytes - (0 if self._stager is None else self._nbytes)
+
+    def _count(self, messages: int, nbytes: int) -> None:
+        self._segments += messages
+        self._nbytes += nbytes
+        self._land_if_due()
+        self.turned_at = time.monotonic()
+
+    def _begun(self) -> Stager:
+        """Return what stages, begun if nothing was staged yet."""
         if self._stager is None:
             planner = Planner(
                 fences=self._table.fences(),
@@ -352,9 +376,7 @@ class _Landing:
             self._stager = Stager(table=self._table, planner=planner, rules=rules)
             self._segments = self._nbytes = 0
             self._due_at = time.monotonic() + self._settings.roll_seconds
-        self._stager.add(message)
-        self._nbytes += len(message.value or b"")
-        self._segments += 1
+        return self._stager
 
     def _commit(self) -> None:
         """Commit what is staged: to the table, then to Kafka."""

@@ -5,19 +5,31 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
+from columnar_kafka import native
 from columnar_kafka.broker.watermarks import watermarks
 from columnar_kafka.errors import ConfigError, LakeError, SegmentError
-from columnar_kafka.lake.model import UNKNOWN_SEGMENT, ReadRange, SourceMessage, SourcePartition
+from columnar_kafka.lake.model import (
+    UNKNOWN_SEGMENT,
+    PlainMessages,
+    ReadRange,
+    SourceMessage,
+    SourcePartition,
+)
 from columnar_kafka.lake.plan import check_last
+from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from confluent_kafka import Message
 
     from columnar_kafka.broker.traced_classes import StockConsumer
     from columnar_kafka.ingest.settings import IngestSettings
@@ -26,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["TopicReader", "source_message"]
 
 _TIMEOUT: Final = 30.0
+_MOST_MESSAGES: Final = 4096
+"""Plain messages that are fetched together; librdkafka holds no more bytes of them than it may."""
 
 
 @dataclass(slots=True)
@@ -41,6 +55,23 @@ class _Progress:
     end: int
     begin: int
     fence: Fence | None
+
+
+class Landing(Protocol):
+    """Where messages go. If it restarts the reader, the messages after it come again."""
+
+    @property
+    def room(self) -> int:
+        """How many bytes of values it takes before it looks whether a commit is due."""
+        ...
+
+    def take(self, message: SourceMessage) -> None:
+        """Take a message."""
+        ...
+
+    def take_plain(self, messages: PlainMessages) -> None:
+        """Take plain messages of one partition."""
+        ...
 
 
 class TopicReader:
@@ -61,6 +92,8 @@ class TopicReader:
         self._topic = topic
         self._settings = settings
         self._progress: dict[int, _Progress] = {}
+        self._begun = 0  # how often an assignment has begun or ended
+        self._decodes = native.enabled and settings.rules.plain == "decode"
         self.is_assigned = False
         self.newest_timestamp: int | None = None  # of all messages read, in ms
 
@@ -87,6 +120,11 @@ class TopicReader:
             for number in numbers
         }
         self.is_assigned = True
+        self._begun += 1
+        self._assign()
+
+    def _assign(self) -> None:
+        """Have messages come from where the partitions begin."""
         places = [
             TopicPartition(self._topic, number, progress.begin)
             for number, progress in self._progress.items()
@@ -102,19 +140,59 @@ class TopicReader:
         """Forget the partitions: they are read by others."""
         self._progress = {}
         self.is_assigned = False
+        self._begun += 1
 
-    def poll(self, timeout: float) -> SourceMessage | None:
-        """Return the next message; None if there is none within `timeout` seconds.
+    def read(self, timeout: float, landing: Landing) -> None:
+        """Hand over the next message, or many plain ones; none if none comes in `timeout` seconds.
 
-        Rebalance callbacks run in here.
+        Rebalance callbacks run in here, before anything is handed over.
 
         Raises:
             KafkaException: Kafka cannot be read.
             LakeError: the last message that landed is another one now.
+            Exception: whatever `landing` raises.
         """
         polled = self._consumer.poll(timeout)
         if polled is None:
+            return
+        messages, begun = [polled], self._begun
+        if self._decodes and polled.error() is None and not is_segment(polled.headers()):
+            messages += self._consumer.consume(_MOST_MESSAGES - 1, 0)
+            if self._begun != begun:  # nobody knows which came before that: all come again
+                if self.is_assigned:
+                    self._assign()
+                return
+        at = alone_until = 0
+        while at < len(messages) and self._begun == begun:
+            if at == alone_until and (plain := self._plain(messages, at, landing)) is not None:
+                if self._are_wanted(plain):
+                    self._advance(plain.partition, plain.last + 1)
+                    self.newest_timestamp = max(self.newest_timestamp or 0, plain.core.newest)
+                    at = alone_until = at + len(plain)
+                    landing.take_plain(plain)
+                    continue
+                alone_until += len(plain)
+            if (message := self._message(messages[at])) is not None:
+                landing.take(message)
+            at += 1
+            alone_until = max(at, alone_until)
+
+    def _plain(self, messages: list[Message], at: int, landing: Landing) -> PlainMessages | None:
+        """Return the plain messages from there on that belong together; None: it is another one."""
+        if not self._decodes:
             return None
+        core = native.core.read_messages(messages, at, Message, landing.room)
+        return None if core is None else PlainMessages(self._topic, core)
+
+    def _are_wanted(self, messages: PlainMessages) -> bool:
+        """Return whether all of these are to be read, as messages mostly are."""
+        progress = self._progress.get(messages.partition)
+        if progress is None or messages.first < progress.first:
+            return False
+        return self._settings.end_offsets is None or messages.last < progress.end
+
+    def _message(self, polled: Message) -> SourceMessage | None:
+        """Return a message as the lake takes it, and note it as read; None: it is not wanted."""
         error = polled.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from columnar_kafka.native import _core as core
     from columnar_kafka.segment.headers import MessageHeaders
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "PartitionColumn",
     "PartitionValues",
     "PlainMessageError",
+    "PlainMessages",
     "ReadRange",
     "SourceMessage",
     "SourcePartition",
@@ -172,6 +174,48 @@ class SourceMessage:
 
     def __str__(self) -> str:
         return position.address(self.topic, self.partition, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainMessages:
+    """Plain messages of one partition, by ascending offset; the native core has read them."""
+
+    topic: str
+    core: core.PlainMessages
+
+    @property
+    def partition(self) -> int:
+        """The partition of all."""
+        return self.core.partition
+
+    @property
+    def first(self) -> int:
+        """The offset of the first."""
+        return self.core.offset(0)
+
+    @property
+    def last(self) -> int:
+        """The offset of the last."""
+        return self.core.offset(len(self) - 1)
+
+    def __len__(self) -> int:
+        return len(self.core)
+
+    def message(self, index: int) -> SourceMessage:
+        """Return one of them."""
+        offset, headers, value, key, timestamp = self.core.message(index)
+        return SourceMessage(
+            topic=self.topic,
+            partition=self.partition,
+            offset=offset,
+            headers=headers,
+            value=value,
+            key=key,
+            timestamp=timestamp,
+        )
+
+    def __str__(self) -> str:
+        return position.address(self.topic, self.partition, self.first)
 
 
 class Count(NamedTuple):

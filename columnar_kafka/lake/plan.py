@@ -1,54 +1,57 @@
 """Which message lands, and in which file. Pure: no I/O, and no message's value is read.
 
-`Planner` decides for the messages of one attempt as they stream by. At the commit, `admit` decides
-for the files of all attempts.
+`Planner` decides for the messages of one attempt as they stream by. At the commit, `admit`
+(`lake/admission.py`) decides for the files of all attempts.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka import position
 from columnar_kafka.errors import LakeError, SegmentError
+from columnar_kafka.lake.admission import FenceOwners, below
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     Count,
     Fence,
-    NotLandedError,
     PlainMessageError,
     SourceMessage,
     SourcePartition,
-    StagedFile,
     UnlandableError,
-    fence_topic,
 )
 from columnar_kafka.segment.headers import SegmentHeader, header_pairs, parse_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from columnar_kafka.lake.model import ReadRange, TopicGeneration
+    from columnar_kafka.lake.model import PlainMessages, TopicGeneration
 
 __all__ = [
-    "Admission",
     "Layout",
     "Mode",
+    "Placed",
     "Placement",
     "Planner",
-    "admit",
     "check_last",
     "message_nbytes",
+    "plain_digest",
 ]
 
 _RUN_ROWS: Final = 1 << 16
 _RUN_BYTES: Final = 16 << 20
 """The most plain messages, and bytes of all that came with them, that become one row group."""
+
+
+_ANY: Final = 1 << 62
+_PLAIN_DIGEST: Final = struct.Struct("<IIq")
 
 
 class Mode(Enum):
@@ -80,8 +83,9 @@ class Placement(NamedTuple):
 
     `starts_file`: it begins a new file; otherwise it is appended to the partition's newest file.
 
-    `digest` identifies the message. It `is_plain` if it is to be decoded. Then it `joins_run`, the
-    row group of the plain message before it, or begins one.
+    `digest` identifies the message; among those of its offset its first 8 bytes do. It `is_plain`
+    if it is to be decoded. Then it `joins_run`, the row group of the plain message before it, or
+    begins one.
     """
 
     source: SourcePartition
@@ -91,6 +95,21 @@ class Placement(NamedTuple):
     starts_file: bool
     is_plain: bool
     joins_run: bool
+
+
+class Placed(NamedTuple):
+    """A segment, or a run of plain messages, that lands: its first and its last message."""
+
+    first: Placement
+    last: Placement
+    messages: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, placements: Sequence[Placement]) -> Placed:
+        """Return some placements together."""
+        digest = b"".join(placement.digest for placement in placements)
+        return cls(placements[0], placements[-1], len(placements), digest)
 
 
 class Planner:
@@ -113,7 +132,7 @@ class Planner:
         self.repeated = Count()
         self.fences = fences
         self._generations = generations
-        self._owners = _FenceOwners(fences)
+        self._owners = FenceOwners(fences)
         self._partitions: dict[tuple[str, int], _PartitionPlan] = {}
 
     def place(
@@ -134,18 +153,37 @@ class Planner:
         if partition.fence and message.offset < partition.fence.next:
             self._count_landed(message, partition.fence, partition.source)
             return None
-        header, digest = _read(message) if decoded is None else (decoded, _plain_digest(message))
+        header, digest = _read(message) if decoded is None else (decoded, plain_digest(message))
         is_plain = decoded is not None
         placement = partition.add(message, header, digest, self.layout, is_plain=is_plain)
         if placement is None:
             self.repeated = self.repeated.plus(Count(1, header.rows))
         return placement
 
-    def source(self, message: SourceMessage) -> SourcePartition:
-        """Return the partition of a message. Raises LakeError as `place`."""
+    def takes_all(self, messages: PlainMessages) -> bool:
+        """Return whether `place_plain` can place all of these. Raises LakeError as `place`.
+
+        None of them has landed before, and all follow what was placed.
+        """
+        partition = self._partition(messages)
+        landed = partition.fence.next if partition.fence else 0
+        return messages.first >= max(landed, partition.end)
+
+    def place_plain(
+        self, messages: PlainMessages, start: int, decoded: SegmentHeader
+    ) -> tuple[Placement, int]:
+        """Return where plain messages land from index `start` on, and up to which one together.
+
+        The placement is the first one's, without a digest. The planner counts all of these as
+        placed; `decoded` is as in `place`.
+        """
+        return self._partition(messages).add_plain(messages, start, decoded, self.layout)
+
+    def source(self, message: SourceMessage | PlainMessages) -> SourcePartition:
+        """Return the partition of a message, or of some. Raises LakeError as `place`."""
         return self._partition(message).source
 
-    def _partition(self, message: SourceMessage) -> _PartitionPlan:
+    def _partition(self, message: SourceMessage | PlainMessages) -> _PartitionPlan:
         key = (message.topic, message.partition)
         if key not in self._partitions:
             if message.topic not in self._generations:
@@ -157,7 +195,7 @@ class Planner:
 
     def _count_landed(self, message: SourceMessage, fence: Fence, source: SourcePartition) -> None:
         if message.offset < fence.first:
-            raise LakeError(f"{message}: {_below(fence)}")
+            raise LakeError(f"{message}: {below(fence)}")
         rows = 1
         if not message.is_plain:
             header, _ = _read(message)
@@ -222,11 +260,64 @@ class _PartitionPlan:
                 "or repartition by topic and partition, and then sortWithinPartitions by topic, "
                 "partition and offset"
             )
-        nbytes = memoryview(message.value or b"").nbytes
-        follows = at > 0 and self._offsets[at - 1] == self._last and header.schema == self._schema
-        run_nbytes = message_nbytes(message) if is_plain else 0
-        joins_run = follows and is_plain and self._run_has_room(run_nbytes)
-        starts_file = not (follows and self._has_room(nbytes, layout, joins_run=joins_run))
+        size = _Size(
+            value=_nbytes(message.value), message=message_nbytes(message) if is_plain else 0
+        )
+        follows = at > 0 and self._offsets[at - 1] == self._last
+        placement = self._place(
+            message.offset, header, digest, size, layout, follows=follows, is_plain=is_plain
+        )
+        self._offsets.insert(at, message.offset)
+        self._digests.insert(at, number)
+        self._starts.insert(at, placement.starts_file)
+        return placement
+
+    def add_plain(
+        self, messages: PlainMessages, start: int, header: SegmentHeader, layout: Layout
+    ) -> tuple[Placement, int]:
+        """Return where messages that follow all others land; see `Planner.place_plain`."""
+        core = messages.core
+        _, *size = core.fitting(start, 1, _ANY, _ANY)
+        follows = self.end == self._last + 1 > 0
+        placement = self._place(
+            core.offset(start), header, b"", _Size(*size), layout, follows=follows, is_plain=True
+        )
+        # What the plan does with the first, it does with those that have room beside it.
+        run_bytes, file_bytes = _RUN_BYTES - self._run_nbytes, layout.file_bytes - self._nbytes
+        rows = _RUN_ROWS - self._run_rows if min(run_bytes, file_bytes) >= 0 else 0
+        stop, run_nbytes, nbytes = core.fitting(
+            start + 1, rows, max(0, run_bytes), max(0, file_bytes)
+        )
+        self._run_rows += stop - start - 1
+        self._run_nbytes += run_nbytes
+        self._nbytes += nbytes
+        offsets, checksums = core.identities(start, stop)
+        self._offsets.frombytes(offsets)
+        self._digests.frombytes(checksums)
+        self._starts += bytes([placement.starts_file]).ljust(stop - start, b"\0")
+        self._last = self._offsets[-1]
+        return placement, stop
+
+    @property
+    def end(self) -> int:
+        """The offset after all that were placed."""
+        return self._offsets[-1] + 1 if self._offsets else 0
+
+    def _place(
+        self,
+        offset: int,
+        header: SegmentHeader,
+        digest: bytes,
+        size: _Size,
+        layout: Layout,
+        *,
+        follows: bool,
+        is_plain: bool,
+    ) -> Placement:
+        """Count a message; `follows`: it does, to the last one of the newest file."""
+        follows = follows and header.schema == self._schema
+        joins_run = follows and is_plain and self._run_has_room(size.message)
+        starts_file = not (follows and self._has_room(size.value, layout, joins_run=joins_run))
         if starts_file:
             self._nbytes = self._row_groups = 0
             joins_run = False
@@ -235,15 +326,12 @@ class _PartitionPlan:
             self._row_groups += 1
         if is_plain:
             self._run_rows += 1
-            self._run_nbytes += run_nbytes
-        self._last, self._schema = message.offset, header.schema
-        self._nbytes += nbytes
-        self._offsets.insert(at, message.offset)
-        self._digests.insert(at, number)
-        self._starts.insert(at, starts_file)
+            self._run_nbytes += size.message
+        self._last, self._schema = offset, header.schema
+        self._nbytes += size.value
         return Placement(
             source=self.source,
-            offset=message.offset,
+            offset=offset,
             header=header,
             digest=digest,
             starts_file=starts_file,
@@ -260,6 +348,13 @@ class _PartitionPlan:
         return joins_run or (
             layout.mode is Mode.STITCHED and self._row_groups < layout.file_segments
         )
+
+
+class _Size(NamedTuple):
+    """The bytes of a message that came, and of its value."""
+
+    message: int
+    value: int
 
 
 def message_nbytes(message: SourceMessage) -> int:
@@ -290,204 +385,7 @@ def _read(message: SourceMessage) -> tuple[SegmentHeader, bytes]:
     return header, hashlib.sha256(text.encode()).digest()
 
 
-def _plain_digest(message: SourceMessage) -> bytes:
-    """Return what identifies a plain message."""
+def plain_digest(message: SourceMessage) -> bytes:
+    """Return what identifies a plain message. The native core makes the same for many."""
     checksums = zlib.crc32(message.value or b""), zlib.crc32(message.key or b"")
-    text = f"{message.offset} plain {checksums}\n"
-    return hashlib.sha256(text.encode()).digest()
-
-
-class _FenceOwners:
-    """Which partition each fence belongs to, in a table and in the input that lands there."""
-
-    def __init__(self, fences: Mapping[str, Fence]) -> None:
-        self._names = {(fence.topic, fence.partition): name for name, fence in fences.items()}
-        self._topics = {name: fence.topic for name, fence in fences.items()}
-
-    def check(self, fence: str, topic: str, partition: int) -> None:
-        """Refuse a second fence for a partition, and a second topic for a fence.
-
-        A recreated topic counts its offsets from 0 again: offsets below the fence of the old one
-        have not landed.
-
-        Raises:
-            LakeError: naming both fences, or both topics.
-        """
-        topic = fence_topic(fence, topic)
-        name = self._names.setdefault((topic, partition), fence)
-        if name != fence:
-            where = position.partition_address(topic, partition)
-            raise LakeError(
-                f"{where}: the table has {name}, but this is {fence}: the topic was deleted and "
-                "created again, or belongs to another cluster. Land it under another path"
-            )
-        other = self._topics.setdefault(fence, topic)
-        if other != topic:
-            where = position.partition_address(topic, partition)
-            raise LakeError(
-                f"{where}: {fence} belongs to topic {other}; every topic needs its own topic id"
-            )
-
-
-def _below(fence: Fence) -> str:
-    return (
-        f"below offset {fence.first}, where the table begins. Older messages cannot be added "
-        "to it: land them under another path"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
-    """What a commit does: the files that land, by offset, and the fences after it.
-
-    `replaced` has the paths of files that a landing file merges, by the path of that one as staged.
-    """
-
-    lands: tuple[StagedFile, ...]
-    landed_before: tuple[StagedFile, ...]
-    repeated: tuple[StagedFile, ...]
-    fences: Mapping[str, Fence]
-    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-def admit(
-    files: Iterable[StagedFile],
-    fences: Mapping[str, Fence],
-    *,
-    ranges: Iterable[ReadRange] = (),
-    set_aside: Iterable[ReadRange] = (),
-    allow_gaps: bool = False,
-    exists: bool = True,
-) -> Admission:
-    """Decide which files land in a table with these `fences`, and how far the fences move.
-
-    `ranges` are what was read, as far as that is known. `set_aside` has messages that do not land.
-    They move a fence if the table `exists` or begins with these files.
-
-    Raises:
-        NotLandedError: one of the files must not land, so none does. It overlaps another file or
-            the landed range, begins below that range, or is of another generation of its topic.
-            Or a range starts past the fence, and `allow_gaps` is false.
-    """
-    lands: list[StagedFile] = []
-    landed_before: list[StagedFile] = []
-    repeated: list[StagedFile] = []
-    owners = _FenceOwners(fences)
-    fences_after = _moved_by_ranges(ranges, fences, owners, allow_gaps=allow_gaps)
-    previous: StagedFile | None = None
-    decided = lands
-    for file in sorted(files, key=lambda file: (file.fence, file.first, file.last, file.batch)):
-        if previous is not None and file.batch and file.batch == previous.batch:
-            pass  # what was decided for the batch
-        elif _repeats(file, previous):
-            decided = repeated
-        elif _has_landed(file, fences, owners):
-            decided = landed_before
-        else:
-            decided = lands
-            fences_after[file.fence] = _moved(fences_after.get(file.fence), file)
-        decided.append(file)
-        previous = file
-    ends = {name: fence.next for name, fence in fences.items()}
-    for file in lands:
-        ends[file.fence] = max(ends.get(file.fence, 0), file.last + 1)
-    for read_range in set_aside if lands or exists else ():
-        _move_past(read_range, fences_after, ends.get(read_range.source.fence, 0))
-    # A table that has nothing of a partition has no fence for it either.
-    return Admission(
-        lands=tuple(lands),
-        landed_before=tuple(landed_before),
-        repeated=tuple(repeated),
-        fences={name: fence for name, fence in fences_after.items() if fence.segment},
-    )
-
-
-def _moved_by_ranges(
-    ranges: Iterable[ReadRange],
-    fences: Mapping[str, Fence],
-    owners: _FenceOwners,
-    *,
-    allow_gaps: bool,
-) -> dict[str, Fence]:
-    """Return the fences after these ranges; one without a segment is of no file yet."""
-    moved = dict(fences)
-    for read_range in sorted(
-        ranges, key=lambda read_range: (read_range.source.fence, read_range.first)
-    ):
-        source, name = read_range.source, read_range.source.fence
-        _check_owner(owners, name, source.topic, source.partition)
-        fence = moved.get(name)
-        if fence is None:
-            fence = _unlanded(read_range)
-        elif read_range.first > fence.next and not allow_gaps:
-            raise NotLandedError(
-                f"{source} was read from offset {read_range.first}, but the table's next offset is "
-                f"{fence.next}: the messages in between would never land. Read from {fence.next}, "
-                "or give them up with table.gap=allow"
-            )
-        moved[name] = replace(fence, next=max(fence.next, read_range.next))
-    return moved
-
-
-def _unlanded(read: ReadRange) -> Fence:
-    """Return the fence of a partition from which nothing has landed, where a range begins."""
-    return Fence(
-        topic=fence_topic(read.source.fence, read.source.topic),
-        partition=read.source.partition,
-        first=read.first,
-        next=read.first,
-        segment="",
-    )
-
-
-def _repeats(file: StagedFile, previous: StagedFile | None) -> bool:
-    """Return whether a file repeats the one before it, because its task ran twice."""
-    if previous is None or previous.fence != file.fence or previous.last < file.first:
-        return False
-    if (previous.first, previous.last, previous.digest) == (file.first, file.last, file.digest):
-        return True
-    raise NotLandedError(
-        f"{previous} and {file} overlap: the messages of a partition were spread over tasks. "
-        "Keep them together and in order: with Spark, do not repartition before the sink"
-    )
-
-
-def _has_landed(file: StagedFile, fences: Mapping[str, Fence], owners: _FenceOwners) -> bool:
-    _check_owner(owners, file.fence, file.topic, file.partition)
-    fence = fences.get(file.fence)
-    if fence is None or file.first >= fence.next:
-        return False
-    if file.first < fence.first:
-        raise NotLandedError(f"{file}: {_below(fence)}")
-    if file.last >= fence.next:
-        raise NotLandedError(
-            f"{file}: the offsets up to {fence.next - 1} have landed meanwhile: stage the input "
-            "again"
-        )
-    return True
-
-
-def _check_owner(owners: _FenceOwners, fence: str, topic: str, partition: int) -> None:
-    try:
-        owners.check(fence, topic, partition)
-    except LakeError as error:
-        raise NotLandedError(error.reason) from error
-
-
-def _move_past(aside: ReadRange, moved: dict[str, Fence], end: int) -> None:
-    """Move a fence past messages that do not land; what lands of its partition ends at `end`."""
-    name = aside.source.fence
-    fence = moved.get(name) or _unlanded(aside)
-    if aside.next > end:
-        next_offset = max(fence.next, aside.next)
-        moved[name] = replace(fence, next=next_offset, segment=UNKNOWN_SEGMENT)
-
-
-def _moved(fence: Fence | None, file: StagedFile) -> Fence:
-    return Fence(
-        topic=fence_topic(file.fence, file.topic),
-        partition=file.partition,
-        first=fence.first if fence else file.first,
-        next=max(fence.next if fence else 0, file.last + 1),
-        segment=file.segment,
-    )
+    return _PLAIN_DIGEST.pack(*checksums, message.offset)

@@ -25,6 +25,9 @@ __all__ = ["Avro"]
 
 _Reader = Callable[[list[bytes], str], pa.RecordBatch]
 
+AvroType = tuple[str, Any]
+"""A type as the native core reads it."""
+
 _WHOLE: Final = "_whole"
 _END: Final = b"\x0c_whole"
 """Appended to each value and read as its last field, which shows where the value ended."""
@@ -63,13 +66,14 @@ class Avro:
         self.name = str(loaded["name"]) if isinstance(loaded, dict) and "name" in loaded else ""
         self._type = _arrow_type(outer)
         check_column_names(self._type)
-        self._prefix = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
+        self.prefix = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
         # Logical types stay numbers: Python's own dates and times end with the year 9999.
         numbers = _rewritten(outer, {}, _LOGICAL)
         self._parsed = _choosing(fastavro.parse_schema(numbers))
         ends = [*fields, {"name": _WHOLE, "type": "string"}]
         self._read = _pyruhvro() if _is_fast(loaded) else None
         self._numbers = self._type if self._read is None else _arrow_type(numbers)
+        self._outer = outer
         self._ending = json.dumps(_rewritten({**outer, "fields": ends}, _SAME, _LOGICAL))
 
     def __repr__(self) -> str:
@@ -77,7 +81,7 @@ class Avro:
 
     def decode(self, values: Sequence[bytes]) -> pa.Array:
         """See `Format.decode`."""
-        if self._prefix:
+        if self.prefix:
             values = [self._without_prefix(value) for value in values]
         if self._read is None:
             array = pa.array(list(map(self._slowly, values)), self._type)
@@ -85,6 +89,16 @@ class Avro:
             array = self._quickly(self._read, values)
         array.validate(full=True)  # neither checks times of day, pyruhvro no UTF-8 either
         return array
+
+    @property
+    def fields(self) -> list[AvroType]:
+        """The types of the record's fields, for the native core. It must be a record."""
+        import fastavro  # noqa: PLC0415 - as above
+
+        expanded: Any = fastavro.parse_schema(self._outer, expand=True, _write_hint=False)
+        name, fields = _described(expanded["fields"][0]["type"])
+        assert name == "record"
+        return list(fields)
 
     def _quickly(self, read_all: _Reader, values: Sequence[bytes]) -> pa.Array:
         read = read_all([value + _END for value in values], self._ending)
@@ -96,9 +110,9 @@ class Avro:
         return fill_hidden_nulls(read["value"], required).cast(self._numbers).cast(self._type)
 
     def _without_prefix(self, value: bytes) -> bytes:
-        if value[:_REGISTRY_BYTES] != self._prefix:
+        if value[:_REGISTRY_BYTES] != self.prefix:
             prefix = value[:_REGISTRY_BYTES]
-            raise ValueError(f"begins with {prefix!r}, not with {self._prefix!r}")
+            raise ValueError(f"begins with {prefix!r}, not with {self.prefix!r}")
         return value[_REGISTRY_BYTES:]
 
     def _slowly(self, value: bytes) -> Any:
@@ -116,6 +130,23 @@ class Avro:
         if end < len(value):
             raise ValueError("is longer than its schema describes")
         return record["value"]
+
+
+def _described(avro: Any) -> AvroType:
+    """Return an expanded type as its name, and what there is to say of it."""
+    if isinstance(avro, list):
+        return "union", list(map(_described, avro))
+    if not isinstance(avro, dict):
+        return avro, None
+    name = avro["type"]
+    if name == "fixed":
+        return name, avro["size"]
+    if name == "enum":
+        return name, list(avro["symbols"])
+    if name in ("record", "error"):
+        return "record", [_described(field["type"]) for field in avro["fields"]]
+    inner = {"array": "items", "map": "values"}.get(name)
+    return name, None if inner is None else _described(avro[inner])
 
 
 def _arrow_type(outer: Any) -> pa.DataType:

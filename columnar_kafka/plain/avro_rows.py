@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from columnar_kafka import native
+from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.columns.range_checks import has_time_out_of_day
 from columnar_kafka.plain.avro import Avro
 from columnar_kafka.plain.base import DECODE_ERRORS
@@ -13,6 +15,8 @@ from columnar_kafka.plain.rows import PlainRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from columnar_kafka.native import _core as core
 
 __all__ = ["AvroRows"]
 
@@ -30,6 +34,11 @@ class AvroRows(PlainRows):
         batches: list[pa.RecordBatch] = []
         self._decode(values, 0, batches, errors)
         return pa.Table.from_batches(batches, self.columns), errors
+
+    def native_format(self) -> core.PlainFormat:
+        """See `PlainRows.native_format`."""
+        rows = row_format(self.records)
+        return native.core.PlainFormat.avro(rows, self._values.fields, self._values.prefix)
 
     def _decode(
         self,

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
+from columnar_kafka import native
 from columnar_kafka.columns.from_rows.accepted_types import show
 from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS, RowColumns
+from columnar_kafka.columns.native_format import row_format
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.rows import PlainRows
 from columnar_kafka.schema.type_families import family
@@ -27,6 +29,7 @@ from columnar_kafka.schema.type_families import family
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from columnar_kafka.native import _core as core
     from columnar_kafka.schema import RecordSchema
 
 __all__ = ["JsonRows"]
@@ -61,10 +64,10 @@ class JsonRows(PlainRows):
     def __init__(self, schema: Any, schema_id: int | None = None) -> None:
         super().__init__(schema)
         self._rows = RowColumns(self.records)
-        exact = any(map(_has_decimals, self.columns.types))
+        self._is_exact = any(map(_has_decimals, self.columns.types))
         self._readers = dict(_readers(self.columns, "", self.records))
         self._decoder = json.JSONDecoder(
-            parse_float=_exact if exact else _finite, parse_constant=_refuse
+            parse_float=_exact if self._is_exact else _finite, parse_constant=_refuse
         )
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
@@ -84,6 +87,17 @@ class JsonRows(PlainRows):
                 errors[numbers[index]] = rejected.error.reason
             batches.append(converted.batch)
         return pa.Table.from_batches(batches, self._rows.schema), errors
+
+    def native_format(self) -> core.PlainFormat:
+        """See `PlainRows.native_format`."""
+        return native.core.PlainFormat.json(row_format(self.records), self._is_exact)
+
+    def row(self, value: bytes) -> tuple[Any, ...] | None:
+        """See `PlainRows.row`."""
+        try:
+            return self._rows.builtin(self._rows.take(self._row(value))[0])
+        except RowError:
+            return None
 
     def _row(self, value: bytes) -> dict[str, Any]:
         try:

@@ -11,11 +11,13 @@ from columnar_kafka.columns import kafka_column
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.schema import RecordSchema, fingerprint
 from columnar_kafka.segment.encoder import check_can_be_written
+from columnar_kafka.segment.native_encoder import native_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
+    from columnar_kafka.native import _core as core
 
 __all__ = ["PlainRows"]
 
@@ -55,6 +57,25 @@ class PlainRows(ABC):
 
         The errors are by the index of the value; one bad value spoils no other.
         """
+
+    @abstractmethod
+    def native_format(self) -> core.PlainFormat:
+        """Return how the native core decodes values. Raises NotNativeError."""
+
+    def native(self) -> tuple[core.PlainFormat, core.Encoder]:
+        """Return what decodes values in the native core, and encodes their rows with `_kafka`.
+
+        Raises:
+            NotNativeError: the core has nothing for them.
+        """
+        return self.native_format(), native_encoder(self.schema, KafkaColumn(_MEMBERS), "zstd")
+
+    def row(self, value: bytes) -> tuple[Any, ...] | None:
+        """Return the row of a value as the native core takes it.
+
+        None: it is wrong, or nothing has it in that form. `decode` tells.
+        """
+        return None
 
     def with_kafka(
         self,

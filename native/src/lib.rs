@@ -7,6 +7,7 @@
 //! | `parquet` | `write`: leaves to files; `read`: files of known writers to leaves; copies footers | `write/writer.rs` |
 //! | `arrow` | leaves as Arrow arrays | `mod.rs` |
 //! | `produce` | `Producer.produce`: rows into open batches, their reports, their segments | `method.rs` |
+//! | `plain` | plain messages, in JSON or Avro, into batches: whole stretches of them | `batch.rs` |
 //! | `consume` | segments to records and tables; footers of files that are stitched | `decoder.rs` |
 //!
 //! Every class of the package's `columnar_kafka.native._core` is exported below. A room uses those
@@ -15,6 +16,7 @@
 mod arrow;
 mod consume;
 mod parquet;
+mod plain;
 mod produce;
 mod python;
 mod values;
@@ -37,6 +39,12 @@ mod _core {
     use crate::consume::records::RecordMaker;
     #[pymodule_export]
     use crate::consume::tables::TableSchema;
+    #[pymodule_export]
+    use crate::plain::batch::PlainBatch;
+    #[pymodule_export]
+    use crate::plain::format::PlainFormat;
+    #[pymodule_export]
+    use crate::plain::messages::{PlainMessages, read_messages};
     #[pymodule_export]
     use crate::produce::batch::{Batch, Block};
     #[pymodule_export]

@@ -75,8 +75,8 @@ def run(package: Path, servers: str, topic: str, lake: Path, *arguments: str) ->
 
 def check(outcome: dict[str, Any]) -> None:
     """Each accepted record is reported once, and what is reported as stored is there once."""
-    right = [outcome[name] for name in ("reported", "stored", "rows", "landed")]
-    assert right == [True] * 4, outcome
+    right = [outcome[name] for name in ("reported", "stored", "rows", "landed", "decoded")]
+    assert right == [True] * 5, outcome
 
 
 def test_without_a_panic_every_entry_is_called(

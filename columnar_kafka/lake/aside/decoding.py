@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.native import _core as core
 
 __all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder"]
 
@@ -110,6 +111,18 @@ class PlainDecoder:
         refused |= {present[index]: reason for index, reason in errors.items()}
         kept = [message for index, message in enumerate(messages) if index not in refused]
         return DecodedMessages(self._with_kafka(table, fence, kept), dict(sorted(refused.items())))
+
+    def native(self) -> tuple[core.PlainFormat, core.Encoder]:
+        """Return what decodes values in the native core, and what encodes their rows.
+
+        Raises:
+            NotNativeError: the core has nothing for them.
+        """
+        return self._rows.native()
+
+    def row(self, value: Any) -> tuple[Any, ...] | None:
+        """Return the row of a value as the native core takes it; None if it has to be decoded."""
+        return None if value is None else self._rows.row(bytes(value))
 
     def _with_kafka(
         self, table: pa.Table, fence: str, messages: Sequence[SourceMessage]

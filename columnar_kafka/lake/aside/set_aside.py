@@ -61,6 +61,10 @@ class SetAside:
         self._ranges: dict[SourcePartition, ReadRange] = {}
         self._origins: set[str] = set()  # from where the place may have letters
 
+    def may_have(self, source: SourcePartition) -> bool:
+        """Return whether an attempt before has set messages of a partition aside."""
+        return source.fence in self._taken
+
     def has(self, source: SourcePartition, offset: int) -> bool:
         """Return whether a message was set aside by an attempt before, and note it if so."""
         taken = self._taken.get(source.fence)

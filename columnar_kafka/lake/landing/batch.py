@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.landing.rewrite import SegmentPart
     from columnar_kafka.lake.model import FileWriter, PartitionValues
-    from columnar_kafka.lake.plan import Placement
+    from columnar_kafka.lake.plan import Placed, Placement
 
 __all__ = ["Batch"]
 
@@ -60,30 +60,29 @@ class Batch:
         """The number of files that are being written."""
         return len(self._open)
 
-    def append(self, placements: Sequence[Placement], parts: Sequence[SegmentPart]) -> bool:
+    def append(self, placed: Placed, parts: Sequence[SegmentPart]) -> bool:
         """Append a segment, or a run; return False if it needs its own batch, nothing written."""
         for part in parts:
             file = self._open.pop(part.partition, None)
-            if file is not None and not file.append(placements, part):
+            if file is not None and not file.append(placed, part):
                 if not part.partition:  # a table without partitions has one file a batch
                     self._open[()] = file
                     return False
                 self._finished.append(file.finish())
                 file = None
             if file is None:
-                writer = self._create(self, placements[0], part.partition)
-                file = _OpenFile(writer, placements, part, self._unstated, stitch=self._stitch)
+                writer = self._create(self, placed.first, part.partition)
+                file = _OpenFile(writer, placed, part, self._unstated, stitch=self._stitch)
             if file.is_open:
                 self._open[part.partition] = file
             else:
                 self._finished.append(file.finish())
         if not self._messages:
-            self._first = placements[0]
-        self._last = placements[-1]
-        self._messages += len(placements)
-        for placement in placements:
-            self.decoded += placement.is_plain
-            self._digest.update(placement.digest)
+            self._first = placed.first
+        self._last = placed.last
+        self._messages += placed.messages
+        self.decoded += placed.messages if placed.first.is_plain else 0
+        self._digest.update(placed.digest)
         return True
 
     def finish_oldest(self) -> None:
@@ -133,7 +132,7 @@ class _OpenFile:
     def __init__(
         self,
         writer: FileWriter,
-        placements: Sequence[Placement],
+        placed: Placed,
         part: SegmentPart,
         unstated: frozenset[int],
         *,
@@ -141,7 +140,7 @@ class _OpenFile:
     ) -> None:
         self._writer = writer
         self._partition = part.partition
-        self._first, self._last = placements[0], placements[-1]
+        self._first, self._last = placed.first, placed.last
         self._schema = self._first.header.schema
         if part.is_rewritten:
             self._schema = fingerprint_of(part.data)
@@ -149,19 +148,19 @@ class _OpenFile:
         self._is_encrypted = False
         self._stitcher = Stitcher(writer, writer.field_ids, unstated)
         # What is encoded anew is stitched in any case: its bytes are not those that were sent.
-        self.is_open = (stitch or part.is_rewritten) and self.append(placements, part)
+        self.is_open = (stitch or part.is_rewritten) and self.append(placed, part)
         if not self.is_open:  # verbatim: the layout, or a segment that cannot be stitched
             writer.write(part.data)
             self._is_encrypted = has_encrypted_columns(footer_bytes(bytes(part.data)))
-            self._count(placements, part)
+            self._count(placed, part)
 
-    def append(self, placements: Sequence[Placement], part: SegmentPart) -> bool:
+    def append(self, placed: Placed, part: SegmentPart) -> bool:
         """Stitch a part to those before it; return False if it cannot be, nothing written."""
         try:
             self._stitcher.append(part.data)
         except StitchError:
             return False
-        self._count(placements, part)
+        self._count(placed, part)
         return True
 
     def finish(self) -> _Finished:
@@ -175,9 +174,9 @@ class _OpenFile:
         nbytes = self._writer.finish()
         return _Finished(self._writer.path, self._rows, nbytes, self._partition, self._is_encrypted)
 
-    def _count(self, placements: Sequence[Placement], part: SegmentPart) -> None:
-        self._last = placements[-1]
-        self._messages += part.rows if placements[0].is_plain else 1
+    def _count(self, placed: Placed, part: SegmentPart) -> None:
+        self._last = placed.last
+        self._messages += part.rows if placed.first.is_plain else 1
         self._rows += part.rows
 
     def _metadata(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ be decoded wait (see `runs`), and then go the way of a segment's rows.
 from __future__ import annotations
 
 import datetime
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,10 +16,11 @@ from columnar_kafka.lake.aside.decoding import PlainDecoder
 from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.aside.set_aside import SetAside, land_staged
 from columnar_kafka.lake.landing.batch import Batch
+from columnar_kafka.lake.landing.core_rows import core_rows
 from columnar_kafka.lake.landing.rewrite import Rewriter
 from columnar_kafka.lake.landing.runs import WaitingRuns
 from columnar_kafka.lake.model import StageResult, UnlandableError
-from columnar_kafka.lake.plan import Mode, Planner
+from columnar_kafka.lake.plan import Mode, Placed, Planner
 from columnar_kafka.lake.tables.files import new_file
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from columnar_kafka.lake.landing.core_rows import CoreRows
     from columnar_kafka.lake.landing.rewrite import SegmentPart
     from columnar_kafka.lake.landing.runs import WaitingMessage
     from columnar_kafka.lake.model import (
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
         FileWriter,
         Fitting,
         PartitionValues,
+        PlainMessages,
         ReadRange,
         SourceMessage,
         SourcePartition,
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.lake.plan import Layout, Placement
     from columnar_kafka.lake.tables.base import LakeTable
+    from columnar_kafka.native import _core as core
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
@@ -146,6 +151,8 @@ class Stager:
         self._rewriter = Rewriter(self._rules.straddle)
         decoding = self._rules.decoding
         self._decoder = None if decoding is None else PlainDecoder(decoding)
+        self._core: CoreRows | None = None
+        self._may_have_core = True  # until it is known
         self._waiting = WaitingRuns()
         self._decoded: dict[str, int] = {}  # see `StageResult`
 
@@ -171,6 +178,64 @@ class Stager:
         if placed is not None:
             self._write(*placed)
 
+    def add_plain(self, messages: PlainMessages) -> None:
+        """Take plain messages, as `add` takes each of them.
+
+        Raises:
+            LakeError, OSError: as `stage`.
+        """
+        source = self._planner.source(messages)
+        core = self._core_for(source, messages)
+        if core is None:
+            for index in range(len(messages)):
+                self.add(messages.message(index))
+            return
+        start = 0
+        while start < len(messages):
+            header = core.decoder.header(source.fence, messages.core.offset(start))
+            placement, stop = self._planner.place_plain(messages, start, header)
+            if not placement.joins_run or self._waiting.has_messages(source):
+                self._land_run(source, core.decoder)
+            if placement.starts_file:
+                self._end_file(source)
+            self._fill(placement, messages, range(start, stop), core)
+            start = stop
+
+    def _core_for(self, source: SourcePartition, messages: PlainMessages) -> CoreRows | None:
+        """Return what makes rows of these messages without a step for each, if they are usual."""
+        decoder = self._decoder
+        if decoder is None or self._set_aside.may_have(source):
+            return None
+        if not self._planner.takes_all(messages):
+            return None
+        if self._core is None and self._may_have_core:
+            with suppress(
+                UnlandableError
+            ):  # messages that can be decoded are refused, each of them
+                fitting = self._fitting(decoder.fingerprint, decoder.schema)
+                self._core = core_rows(decoder, fitting)
+            self._may_have_core = self._core is not None
+        return self._core
+
+    def _fill(
+        self, placement: Placement, messages: PlainMessages, indices: range, core: CoreRows
+    ) -> None:
+        """Have the core make rows of messages; what it leaves is decoded for itself."""
+        source, at = placement.source, indices.start
+        while at < indices.stop:
+            rows = self._waiting.rows(placement, lambda: core.begin(source.fence))
+            at = core.append(rows, messages, range(at, indices.stop))
+            if at < indices.stop:
+                end = indices.stop if rows.is_given_up else at + 1
+                left = [
+                    core.waiting(placement, messages.message(index)) for index in range(at, end)
+                ]
+                self._land_messages(source, left, core.decoder)
+                at = end
+        self._waiting.measure(source)
+        if (largest := self._waiting.too_large()) is not None:
+            self._land_run(largest, core.decoder)
+
     def _refuse(self, message: SourceMessage, error: UnlandableError) -> None:
         """Set a message aside, or raise why it cannot land."""
         if not self._set_aside.take(self._planner.source(message), message, error):
@@ -185,7 +250,7 @@ class Stager:
         placement = self._planner.place(message, decoder.header(source.fence, message.offset))
         if placement is None:
             return
-        if not placement.joins_run:
+        if not placement.joins_run or self._waiting.has_rows(source):
             self._land_run(source, decoder)
         if placement.starts_file:
             self._end_file(source)
@@ -197,14 +262,24 @@ class Stager:
 
     def _land_run(self, source: SourcePartition, decoder: PlainDecoder) -> None:
         """Write the run of a partition, if it has one, and set aside what cannot land."""
-        if not (run := self._waiting.take(source)):
+        if (run := self._waiting.take(source)) is None:
             return
-        rows, refused = decoder.decode(source.fence, [waiting.message for waiting in run])
+        if run.rows is not None:
+            self._write_rows(*run.rows, decoder)
+        else:
+            self._land_messages(source, run.messages, decoder)
+
+    def _land_messages(
+        self, source: SourcePartition, messages: Sequence[WaitingMessage], decoder: PlainDecoder
+    ) -> None:
+        """Write plain messages after what waits of their partition, and set aside the others."""
+        rows, refused = decoder.decode(source.fence, [waiting.message for waiting in messages])
         for index, reason in refused.items():
-            self._refuse_plain(run[index].message, reason)
-        good = [waiting for index, waiting in enumerate(run) if index not in refused]
+            self._refuse_plain(messages[index].message, reason)
+        good = [waiting for index, waiting in enumerate(messages) if index not in refused]
         if not good:
             return
+        self._land_run(source, decoder)
         try:
             fitting = self._fitting(decoder.fingerprint, decoder.schema)
         except UnlandableError as error:
@@ -212,6 +287,18 @@ class Stager:
                 self._refuse_plain(waiting.message, error.reason)
         else:
             self._write_run(good, rows, fitting)
+
+    def _write_rows(self, place: Placement, rows: core.PlainBatch, decoder: PlainDecoder) -> None:
+        """Write rows that the core has made, if there are any."""
+        if not len(rows) or self._core is None:
+            return
+        first, last = (
+            place._replace(offset=offset, header=decoder.header(place.source.fence, offset))
+            for offset in (rows.first, rows.last)
+        )
+        placed = Placed(first, last, len(rows), rows.digests)
+        fitting = self._fitting(decoder.fingerprint, decoder.schema)
+        self._write(placed, decoder.schema, fitting, [self._core.encoded(rows)], may_share=True)
 
     def _write_run(self, run: Sequence[WaitingMessage], rows: pa.Table, fitting: Fitting) -> None:
         """Write decoded rows together, or else each half of them: one bad row spoils no other."""
@@ -227,9 +314,9 @@ class Stager:
             self._write_run(run[:half], rows.slice(0, half), fitting)
             self._write_run(run[half:], rows.slice(half), fitting)
         else:
-            self._write(placements, rows.schema, fitting, parts, may_share=True)
+            self._write(Placed.of(placements), rows.schema, fitting, parts, may_share=True)
 
-    def _placed(self, message: SourceMessage) -> _Placed | None:
+    def _placed(self, message: SourceMessage) -> _Verified | None:
         """Verify a message; return where it lands and as what, if it does."""
         if (placement := self._planner.place(message)) is None:
             return None
@@ -240,7 +327,7 @@ class Stager:
         segment, may_share = _verified(message, self._rules)
         fitting = self._fitting(segment.header.schema, segment.schema)
         parts = self._rewriter.parts(segment, fitting, placement.source, self._today())
-        return _Placed([placement], segment.schema, fitting, parts, may_share)
+        return _Verified(Placed.of([placement]), segment.schema, fitting, parts, may_share)
 
     def _end_file(self, source: SourcePartition) -> None:
         """Finish what is open of a partition, if anything is."""
@@ -255,21 +342,21 @@ class Stager:
 
     def _write(
         self,
-        placements: Sequence[Placement],
+        placed: Placed,
         schema: pa.Schema,
         fitting: Fitting,
         parts: Sequence[SegmentPart],
         may_share: bool,
     ) -> None:
-        source = placements[0].source
+        source = placed.first.source
         batch = self._open.pop(source, None)
-        if batch and not (may_share and batch.append(placements, parts)):
+        if batch and not (may_share and batch.append(placed, parts)):
             self._finish(batch)
             batch = None
         if batch is None:
             stitch = fitting.restates or self._planner.layout.mode is Mode.STITCHED
             batch = Batch(self._opener(schema), fitting.unstated, stitch=stitch)
-            batch.append(placements, parts)
+            batch.append(placed, parts)
         if batch.is_open and may_share:
             self._open[source] = batch
         else:
@@ -328,10 +415,10 @@ class Stager:
         return create
 
 
-class _Placed(NamedTuple):
+class _Verified(NamedTuple):
     """A verified segment: where it lands, and its parts."""
 
-    placements: Sequence[Placement]
+    placed: Placed
     schema: pa.Schema
     fitting: Fitting
     parts: Sequence[SegmentPart]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.admission import Admission, admit
 from columnar_kafka.lake.model import CommitResult, Count, MayHaveLandedError, NotLandedError
-from columnar_kafka.lake.plan import Admission, admit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.admission import Admission
 from columnar_kafka.lake.model import (
     MayHaveLandedError,
     NotLandedError,
@@ -21,7 +22,6 @@ from columnar_kafka.lake.model import (
     StagedFile,
     TopicGeneration,
 )
-from columnar_kafka.lake.plan import Admission
 from columnar_kafka.lake.stitching.file_metadata import file_messages, file_metadata
 from columnar_kafka.lake.stitching.stitch import Stitcher
 from columnar_kafka.lake.tables.base import commit_admission

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::parquet::Slots;
-use crate::produce::columns::{Appending, NotTaken};
+use crate::produce::columns::{Appending, NotTaken, Taken};
 use crate::produce::from_rows::{append_record, append_tuple};
 use crate::produce::memory_bound::Usage;
 use crate::produce::row_format::{Places, RowAppender, RowFormat, headers_field};
@@ -28,8 +28,10 @@ pub struct Records {
     format: Py<RowFormat>,
     /// Whether the core has panicked on them, so that they are not what was appended.
     are_damaged: bool,
-    leaves: Vec<Leaf>,
+    pub leaves: Vec<Leaf>,
     places: Places,
+    /// Where rows have identities of their own, their segments and their rows in these.
+    pub identities: Option<[Leaf; 2]>,
     /// How many of the last rows have no headers, and are not in their leaves yet: mostly all.
     bare_rows: usize,
     callbacks: Callbacks,
@@ -41,6 +43,22 @@ pub struct Records {
 }
 
 impl Records {
+    fn begin(py: Python<'_>, row_format: &Py<RowFormat>) -> PyResult<Self> {
+        let mut appender = appender(row_format.get(), py)?;
+        Ok(Self {
+            format: row_format.clone_ref(py),
+            are_damaged: false,
+            leaves: appender.begin(),
+            places: appender.places.clone(),
+            identities: None,
+            bare_rows: 0,
+            callbacks: Callbacks::default(),
+            pinned: Vec::new(),
+            rows: 0,
+            decoded: 0,
+        })
+    }
+
     /// Whether the core has panicked on them.
     pub fn are_damaged(&self) -> bool {
         self.are_damaged
@@ -143,31 +161,7 @@ impl Batch {
         max_bytes: usize,
     ) -> PyResult<Self> {
         entry(py, "Batch.new", || {
-            let (leaves, places) = {
-                let mut appender = appender(row_format.get(), py)?;
-                (appender.begin(), appender.places.clone())
-            };
-            let records = Records {
-                format: row_format.clone_ref(py),
-                are_damaged: false,
-                leaves,
-                places,
-                bare_rows: 0,
-                callbacks: Callbacks::default(),
-                pinned: Vec::new(),
-                rows: 0,
-                decoded: 0,
-            };
-            let most = row_format.get().most_decoded;
-            Ok(Self(GilCell::new(Filling {
-                format: row_format,
-                records: Some(records),
-                nbytes: 0,
-                decoded: 0,
-                max_rows,
-                max_bytes,
-                max_decoded: most - most / 8,
-            })))
+            Ok(Self(GilCell::new(Filling::begin(py, row_format, max_rows, max_bytes)?)))
         })
     }
 
@@ -279,8 +273,33 @@ impl Batch {
 }
 
 impl Filling {
-    fn rows(&self) -> usize {
+    /// See `Batch`.
+    pub fn begin(
+        py: Python<'_>,
+        row_format: Py<RowFormat>,
+        max_rows: usize,
+        max_bytes: usize,
+    ) -> PyResult<Self> {
+        let most = row_format.get().most_decoded;
+        let records = Some(Records::begin(py, &row_format)?);
+        Ok(Self {
+            format: row_format,
+            records,
+            nbytes: 0,
+            decoded: 0,
+            max_rows,
+            max_bytes,
+            max_decoded: most - most / 8,
+        })
+    }
+
+    pub fn rows(&self) -> usize {
         self.records.as_ref().map_or(0, |records| records.rows)
+    }
+
+    /// The bytes of all rows as they were appended.
+    pub fn nbytes(&self) -> usize {
+        self.nbytes
     }
 
     /// Whether the batch takes no more records.
@@ -306,24 +325,40 @@ impl Filling {
         plain: bool,
         has_room: impl Fn(usize) -> bool,
     ) -> Option<usize> {
+        let append = |appender: &mut RowAppender, records: &mut Records| {
+            appender.appending.plain = plain;
+            append_parts(appender, records, &record)?;
+            if !has_room(appender.appending.size.nbytes) {
+                return Err(NotTaken);
+            }
+            records.callbacks.push(records.rows, record.callback);
+            if record.pinned != records.is_pinned_at_end() {
+                records.pinned.push(records.rows);
+            }
+            Ok(())
+        };
+        self.add_by(py, append)
+    }
+
+    /// Append a row by `append` wholly, and return the bytes that it takes, or not at all.
+    #[inline(always)]
+    pub fn add_by(
+        &mut self,
+        py: Python<'_>,
+        append: impl FnOnce(&mut RowAppender, &mut Records) -> Taken,
+    ) -> Option<usize> {
         let records = self.records.as_mut()?;
         let format = self.format.get();
         if format.is_given_up() {
             return None;
         }
         let mut appender = format.rows(py)?;
-        appender.appending.plain = plain;
         appender.appending.size = format.row_size;
-        let taken = append_parts(&mut appender, records, &record).is_ok();
-        let Size { nbytes, decoded } = appender.appending.size;
-        if !taken || !has_room(nbytes) {
+        if append(&mut appender, records).is_err() {
             records.undo();
             return None;
         }
-        records.callbacks.push(records.rows, record.callback);
-        if record.pinned != records.is_pinned_at_end() {
-            records.pinned.push(records.rows);
-        }
+        let Size { nbytes, decoded } = appender.appending.size;
         records.rows += 1;
         self.nbytes += nbytes;
         self.decoded += decoded;
@@ -332,7 +367,7 @@ impl Filling {
 }
 
 impl Filling {
-    fn seal(&mut self, py: Python<'_>) -> PyResult<Block> {
+    pub fn seal(&mut self, py: Python<'_>) -> PyResult<Block> {
         let format = self.format.get();
         let mut appender = appender(format, py)?;
         let Some(mut records) = self.records.take() else {
@@ -342,6 +377,11 @@ impl Filling {
         let finished = panics::caught("finish", || {
             records.append_bare_rows();
             appender.finish(&mut records.leaves);
+            for leaf in records.identities.iter_mut().flatten() {
+                if let Values::Strings(strings) = &mut leaf.values {
+                    strings.finish();
+                }
+            }
         });
         if finished.is_none() {
             format.give_up();
@@ -367,25 +407,38 @@ fn append_parts(
     records: &mut Records,
     record: &NewRecord<'_>,
 ) -> Result<(), NotTaken> {
-    let RowAppender { columns, template, appending, places, .. } = appender;
+    let RowAppender { columns, template, appending, .. } = appender;
     let leaves = &mut records.leaves[..];
     if appending.plain {
         append_tuple(columns, record.row, 0, leaves, appending)?;
     } else {
         append_record(columns, template, record.row, 0, leaves, appending)?;
     }
-    append_key(&mut leaves[places.keys], record.key, appending)?;
-    let times = &mut leaves[places.times];
     let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
+    append_metadata(appender, records, record.key, time, record.headers)
+}
+
+/// Append what a record has besides its value; `headers` are a list or None.
+#[inline(always)]
+pub fn append_metadata(
+    appender: &mut RowAppender,
+    records: &mut Records,
+    key: Ref<'_>,
+    time: i64,
+    headers: Ref<'_>,
+) -> Taken {
+    let RowAppender { appending, places, .. } = appender;
+    append_key(&mut records.leaves[places.keys], key, appending)?;
+    let times = &mut records.leaves[places.times];
     if let Values::I64(times) = &mut times.values {
         times.push(time);
     }
     times.present(0);
-    if record.headers.is_none() {
+    if headers.is_none() {
         records.bare_rows += 1;
     } else {
         records.append_bare_rows();
-        append_headers(appender, record.headers, &mut records.leaves)?;
+        append_headers(appender, headers, &mut records.leaves)?;
     }
     Ok(())
 }
@@ -401,6 +454,7 @@ impl Records {
     #[cold]
     fn undo(&mut self) {
         let rows = self.rows;
+        self.identities.iter_mut().flatten().for_each(|leaf| leaf.truncate(rows));
         let headers = self.places.headers.clone();
         let appended = rows.min(self.leaves[headers.start].rows);
         self.leaves[..headers.start].iter_mut().for_each(|leaf| leaf.truncate(rows));

@@ -15,13 +15,13 @@ use crate::values::strings::Strings;
 
 /// Appends the values of a column, or of a part of one, to the leaves of any batch.
 pub struct Column {
-    nullable: bool,
+    pub nullable: bool,
     /// The definition level of what is there, and for a list of an empty one.
-    def: u8,
-    node: Node,
+    pub def: u8,
+    pub node: Node,
 }
 
-enum Node {
+pub enum Node {
     /// `leaf`: its place among the leaves.
     Leaf {
         kind: Kind,
@@ -39,17 +39,17 @@ enum Node {
     Struct(Box<Struct>),
 }
 
-struct Map {
+pub struct Map {
     /// The repetition level of all pairs but the first.
-    rep: u8,
-    key: Column,
-    value: Column,
-    pair_size: Size,
+    pub rep: u8,
+    pub key: Column,
+    pub value: Column,
+    pub pair_size: Size,
 }
 
-struct Struct {
-    template: Template,
-    fields: Vec<Column>,
+pub struct Struct {
+    pub template: Template,
+    pub fields: Vec<Column>,
 }
 
 /// What appending a row needs and counts.
@@ -141,11 +141,11 @@ impl Column {
                 leaf.present(rep);
                 return Ok(());
             }
-            if value.is_none() && self.nullable {
-                leaf.absent(rep, self.def - 1);
-                return Ok(());
-            }
-            return Err(NotTaken);
+            return if value.is_none() {
+                self.append_null(rep, leaves).map(drop)
+            } else {
+                Err(NotTaken)
+            };
         }
         self.append_nested(value, rep, leaves, appending)
     }
@@ -159,10 +159,7 @@ impl Column {
         appending: &mut Appending,
     ) -> Taken {
         if value.is_none() {
-            if !self.nullable {
-                return Err(NotTaken);
-            }
-            appending.size.nbytes += self.append_absent(rep, self.def - 1, leaves);
+            appending.size.nbytes += self.append_null(rep, leaves)?;
             return Ok(());
         }
         let def = self.def;
@@ -196,8 +193,21 @@ impl Column {
         Ok(())
     }
 
+    /// Append null; returns the bytes that this takes in the leaves of something nested.
+    #[inline(always)]
+    pub fn append_null(&self, rep: u8, leaves: &mut [Leaf]) -> Result<usize, NotTaken> {
+        if !self.nullable {
+            return Err(NotTaken);
+        }
+        if let Node::Leaf { leaf, .. } = &self.node {
+            leaves[*leaf].absent(rep, self.def - 1);
+            return Ok(0);
+        }
+        Ok(self.append_absent(rep, self.def - 1, leaves))
+    }
+
     /// Append nothing to all leaves; returns the bytes that this takes.
-    fn append_absent(&self, rep: u8, def: u8, leaves: &mut [Leaf]) -> usize {
+    pub fn append_absent(&self, rep: u8, def: u8, leaves: &mut [Leaf]) -> usize {
         match &self.node {
             Node::Leaf { leaf, .. } => {
                 leaves[*leaf].absent(rep, def);
@@ -249,7 +259,7 @@ impl Map {
     }
 
     /// Append nothing to all leaves; returns the bytes that this takes.
-    fn append_absent(&self, rep: u8, def: u8, leaves: &mut [Leaf]) -> usize {
+    pub fn append_absent(&self, rep: u8, def: u8, leaves: &mut [Leaf]) -> usize {
         self.key.append_absent(rep, def, leaves) + self.value.append_absent(rep, def, leaves)
     }
 }

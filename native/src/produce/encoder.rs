@@ -74,7 +74,8 @@ impl Encoder {
         })
     }
 
-    /// Return a block as a Parquet file. Without the GIL, unless it has few values.
+    /// Return a block as a Parquet file; its rows are those of a `segment`, or have identities of their
+    /// own. Without the GIL, unless it has few values.
     fn encode<'py>(
         &mut self,
         py: Python<'py>,
@@ -135,10 +136,10 @@ fn sources<'b>(members: &[Member], block: &'b Block, segment: &'b str) -> Vec<So
     let mut sources: Vec<_> = records.columns().iter().map(Source::Leaf).collect();
     for member in members {
         match member {
-            Member::Id => {
-                sources.push(Source::Constant(segment.as_bytes()));
-                sources.push(Source::RowNumbers);
-            }
+            Member::Id => sources.extend(match &records.identities {
+                Some(leaves) => leaves.each_ref().map(Source::Leaf),
+                None => [Source::Constant(segment.as_bytes()), Source::RowNumbers],
+            }),
             Member::Key => sources.push(Source::Leaf(records.keys())),
             Member::Timestamp => sources.push(Source::Leaf(records.times())),
             Member::Headers => sources.extend(records.headers().iter().map(Source::Leaf)),

@@ -9,7 +9,7 @@ use crate::python::dict_items::{Dict, Entries, Item};
 use crate::python::layout::{Fields, Layout, Version};
 use crate::python::py::{self, Ref};
 use crate::values::leaf::Leaf;
-use crate::values::strings::ShortText;
+use crate::values::strings::{ShortText, is_equal};
 
 /// More classes are not known at once; what is forgotten is learned again.
 const MAX_CLASSES: usize = 16;
@@ -24,6 +24,8 @@ pub struct Template {
     /// Orders in which dicts had their keys, and which of them the last one had.
     orders: Vec<Order>,
     last: usize,
+    /// The same of records whose names come as text.
+    text: TextOrder,
     /// Layouts of the classes whose objects were records here; None: not one these columns can use.
     classes: Vec<(Version, Option<Layout>)>,
 }
@@ -45,6 +47,16 @@ impl Key {
     fn is(&self, object: Ref<'_>) -> bool {
         self.object.as_ref().map(Py::as_ptr) == Some(object.as_ptr())
     }
+}
+
+/// After which column's name each other one came last, and which names a record has had.
+#[derive(Default)]
+struct TextOrder {
+    after: Vec<usize>,
+    /// The number of the last record that had each name, and that of this one.
+    seen: Vec<u32>,
+    record: u32,
+    previous: usize,
 }
 
 impl Order {
@@ -90,7 +102,37 @@ impl Template {
         let columns = (0..).zip(&names).map(|(column, name)| (name.clone(), column)).collect();
         let keys = (0..names.len()).map(|column| Key { object: None, column }).collect();
         let orders = vec![Order::new(keys, &names)];
-        Self { names, columns, orders, last: 0, classes: Vec::new() }
+        // The first name comes after none, which has the last place.
+        let after = (1..names.len()).chain([0, 0]).collect();
+        let text = TextOrder { after, seen: vec![0; names.len()], record: 0, previous: 0 };
+        Self { names, columns, orders, last: 0, text, classes: Vec::new() }
+    }
+
+    /// Begin a record whose names come as text.
+    #[inline(always)]
+    pub fn begin(&mut self) {
+        self.text.previous = self.text.after.len() - 1;
+        self.text.record = self.text.record.wrapping_add(1);
+        if self.text.record == 0 {
+            self.text.seen.fill(0);
+            self.text.record = 1;
+        }
+    }
+
+    /// The column of the next name; None: there is none, or the record has had it.
+    #[inline(always)]
+    pub fn next(&mut self, name: &[u8]) -> Option<usize> {
+        let previous = self.text.previous;
+        let mut column = self.text.after[previous];
+        if self.names.get(column).is_none_or(|known| !is_equal(known.as_bytes(), name)) {
+            column = *self.columns.get(std::str::from_utf8(name).ok()?)?;
+            self.text.after[previous] = column;
+        }
+        if std::mem::replace(&mut self.text.seen[column], self.text.record) == self.text.record {
+            return None;
+        }
+        self.text.previous = column;
+        Some(column)
     }
 
     /// Find the order of a dict's keys; None if they are not the names.

@@ -198,7 +198,7 @@ fn offset(zone: Ref<'_>, time: Ref<'_>) -> Option<i64> {
 }
 
 /// The days since 1970 of a date of the Gregorian calendar (Howard Hinnant's algorithm).
-fn days_from_civil(year: i32, month: i32, day: i32) -> i64 {
+pub fn days_from_civil(year: i32, month: i32, day: i32) -> i64 {
     let year = i64::from(year) - i64::from(month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);

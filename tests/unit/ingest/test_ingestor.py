@@ -332,13 +332,13 @@ def test_the_counts_tell_what_waits_and_how_new_the_table_is(
 ) -> None:
     send(kafka, range(4), timestamp=7_000)
     service = to_the_end(lake.table())
-    poll, seen = TopicReader.poll, []
+    read, seen = TopicReader.read, []
 
-    def polled(self: TopicReader, timeout: float) -> Any:
+    def seen_before(self: TopicReader, timeout: float, landing: Any) -> None:
         seen.append(service.stats)
-        return poll(self, timeout)
+        read(self, timeout, landing)
 
-    monkeypatch.setattr(TopicReader, "poll", polled)
+    monkeypatch.setattr(TopicReader, "read", seen_before)
     done = service.run()
     sizes = [len(message.value()) for message in kafka.messages("t")]
     assert [(stats.staged_segments, stats.staged_nbytes) for stats in seen[:2]] == [

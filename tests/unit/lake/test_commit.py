@@ -24,7 +24,7 @@ from columnar_kafka.lake.tables.base import Head, commit
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from columnar_kafka.lake.plan import Admission
+    from columnar_kafka.lake.admission import Admission
 
 SOURCE = SourcePartition(TopicGeneration("cluster", "id"), "t", 0)
 

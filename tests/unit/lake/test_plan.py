@@ -13,7 +13,8 @@ from proportion import in_proportion
 from segments import ROWS, numbered, segment, segments, staged_file
 
 from columnar_kafka.errors import LakeError
-from columnar_kafka.lake import plan
+from columnar_kafka.lake import admission
+from columnar_kafka.lake.admission import admit
 from columnar_kafka.lake.model import (
     UNKNOWN_SEGMENT,
     Count,
@@ -25,7 +26,7 @@ from columnar_kafka.lake.model import (
     StagedFile,
     TopicGeneration,
 )
-from columnar_kafka.lake.plan import Layout, Mode, Planner, admit
+from columnar_kafka.lake.plan import Layout, Mode, Planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -368,6 +369,6 @@ def test_fences_move_past_what_was_set_aside_in_proportion() -> None:
         aside = [read(2, 3, partition=number) for number in range(count)]
         return lambda: admit(landed, {}, set_aside=aside)
 
-    admission = work(3)()
-    assert [fence.next for fence in admission.fences.values()] == [3, 3, 3]
-    in_proportion(plan, work, 50)
+    admitted = work(3)()
+    assert [fence.next for fence in admitted.fences.values()] == [3, 3, 3]
+    in_proportion(admission, work, 50)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
 
+    from columnar_kafka.lake.admission import Admission
     from columnar_kafka.lake.model import (
         Check,
         Fence,
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
         StagedFile,
         WrongFile,
     )
-    from columnar_kafka.lake.plan import Admission
     from columnar_kafka.lake.tables.delta.log import Entry
     from columnar_kafka.lake.tables.delta.merging import LoggedFile
     from columnar_kafka.lake.tables.delta.schema import JsonObject

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from columnar_kafka.lake.admission import Admission
     from columnar_kafka.lake.model import (
         CommitResult,
         Fence,
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
         StagedFile,
         StageResult,
     )
-    from columnar_kafka.lake.plan import Admission
     from columnar_kafka.lake.tables.directory.commit_log import LogEntry
     from columnar_kafka.lake.tables.files import Files
     from columnar_kafka.lake.tables.merging import Run

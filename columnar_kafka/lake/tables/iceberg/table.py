@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 
+    from columnar_kafka.lake.admission import Admission
     from columnar_kafka.lake.model import (
         Check,
         Fence,
@@ -107,7 +108,6 @@ if TYPE_CHECKING:
         StagedFile,
         WrongFile,
     )
-    from columnar_kafka.lake.plan import Admission
     from columnar_kafka.lake.tables.merging import Run
 
     State = tuple[Table | None, CommitRecord]

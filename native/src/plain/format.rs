@@ -1,0 +1,63 @@
+//! How the values of a topic's plain messages are encoded.
+
+use pyo3::prelude::*;
+
+use crate::plain::avro::{self, Plan};
+use crate::plain::json;
+use crate::produce::batch::Records;
+use crate::produce::columns::{NotTaken, Taken};
+use crate::produce::row_format::{RowAppender, RowFormat};
+use crate::python::panics::entry;
+
+/// The encoding of values, and the columns of their rows. For any thread.
+#[pyclass(frozen, module = "columnar_kafka.native._core")]
+pub struct PlainFormat {
+    pub rows: Py<RowFormat>,
+    values: Values,
+}
+
+enum Values {
+    /// `is_exact`: numbers with a point are `Decimal`s to the package.
+    Json { is_exact: bool },
+    /// `prefix`: what every value begins with.
+    Avro { fields: Vec<Plan>, prefix: Vec<u8> },
+}
+
+#[pymethods]
+impl PlainFormat {
+    /// JSON objects.
+    #[staticmethod]
+    fn json(py: Python<'_>, rows: Py<RowFormat>, is_exact: bool) -> PyResult<Self> {
+        entry(py, "PlainFormat.json", || Ok(Self { rows, values: Values::Json { is_exact } }))
+    }
+
+    /// Avro datums of a record; `fields` describes the type of each field.
+    #[staticmethod]
+    fn avro(
+        py: Python<'_>,
+        rows: Py<RowFormat>,
+        fields: Vec<Bound<'_, PyAny>>,
+        prefix: Vec<u8>,
+    ) -> PyResult<Self> {
+        entry(py, "PlainFormat.avro", || {
+            let fields = fields.iter().map(Plan::read).collect::<PyResult<_>>()?;
+            Ok(Self { rows, values: Values::Avro { fields, prefix } })
+        })
+    }
+}
+
+impl PlainFormat {
+    /// Append a value to the columns of a row.
+    #[inline(always)]
+    pub fn append(&self, value: &[u8], appender: &mut RowAppender, records: &mut Records) -> Taken {
+        match &self.values {
+            Values::Json { is_exact } => {
+                json::append_row(value, *is_exact, appender, &mut records.leaves)
+            }
+            Values::Avro { fields, prefix } => {
+                let value = value.strip_prefix(&prefix[..]).ok_or(NotTaken)?;
+                avro::append_row(value, fields, appender, &mut records.leaves).ok_or(NotTaken)
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Plain messages to batches: a stretch of them in one call, each message wholly or not at all.
+//!
+//! `messages` reads them off the client's objects, and `batch` appends their values to columns, by the
+//! `json` or the `avro` of their `format`. What is not surely a row is left: the package judges it, in
+//! Python, and has every rule and every error.
+
+mod avro;
+pub mod batch;
+pub mod format;
+mod json;
+pub mod messages;
+mod times;
