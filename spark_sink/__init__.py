@@ -42,8 +42,19 @@ def register(spark: SparkSession) -> None:
             "spark_sink needs Spark 4.0 or later, the first with data sources in Python; "
             f"this is {spark.version}"
         )
-    for name in _SOURCES:
-        spark.dataSource.register(__getattr__(name))
+    source, sink = map(__getattr__, _SOURCES)
+    # Spark sends a class to the workers that plan, where nobody knows the session.
+    spark.dataSource.register(type(source.__name__, (source,), {"cores": _cores(spark)}))
+    spark.dataSource.register(sink)
+
+
+def _cores(spark: SparkSession) -> int | None:
+    """Return how many tasks run at a time; None if that is not known, or changes."""
+    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+    if context is None or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return None
+    cores: int = context.defaultParallelism
+    return cores
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import time
 from contextlib import closing
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyspark
@@ -56,6 +56,9 @@ class KafkaSource(DataSource):
     Only committed messages are delivered, unless ``kafka.isolation.level`` says otherwise.
     """
 
+    cores: ClassVar[int | None] = None
+    """Those that the session's tasks have, as far as they are known: see `spark_sink.register`."""
+
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(HiddenOptions(options))
 
@@ -85,14 +88,14 @@ class KafkaSource(DataSource):
                 or columns that no query of that mode can have.
         """
         options = SourceOptions.parse(self.options, streaming=False)
-        return BatchReader(options, _checked(options, schema))
+        return BatchReader(options, _checked(options, schema), self.cores)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader for a stream. Raises as `reader`."""
         options = SourceOptions.parse(self.options, streaming=True)
         if not HAS_LIMITS:
             _refuse_limits(self.options)
-        return StreamReader(options, _checked(options, schema))
+        return StreamReader(options, _checked(options, schema), self.cores)
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
         """Return the writer for a batch query.
@@ -155,9 +158,12 @@ def _records() -> Any:
 class _RangeReader:
     """Reads in executors, which get a pickled copy."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: StructType, cores: int | None = None
+    ) -> None:
         self._options = options
         self._schema = schema
+        self._cores = cores
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield a range's rows. Called in an executor. Blocks for Kafka.
@@ -171,12 +177,13 @@ class _RangeReader:
         # Spark's partition of a batch query that has none; in Spark 4.0 and 4.1 it is None itself.
         if partition is None or partition.value is None:
             return
-        offsets = OffsetRange(*partition.value)
+        ranges = [OffsetRange(*offsets) for offsets in partition.value]
         schema = arrow_schema(self._schema)
         if self._options.mode is SourceMode.RANGES:
-            rows = {name: [value] for name, value in offsets._asdict().items()}
-            yield pa.RecordBatch.from_pydict(rows, schema=schema)
+            rows = [offsets._asdict() for offsets in ranges]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
             return
+        (offsets,) = ranges
         records = (
             _records().RecordRows(self._schema)
             if self._options.mode is SourceMode.RECORDS
@@ -201,7 +208,20 @@ class _RangeReader:
         begin = planning.following(start, end, lookup.earliest, fail=options.fail_on_data_loss)
         ranges = planning.ranges(begin, end, latest.next)
         cut = planning.split(ranges, options.min_partitions, options.max_records)
-        return [InputPartition(tuple(offsets)) for offsets in cut]
+        groups = planning.grouped(cut, self._most_tasks)
+        return [InputPartition(tuple(map(tuple, group))) for group in groups]
+
+    @property
+    def _most_tasks(self) -> int | None:
+        """The tasks among which ranges are shared; None for one each.
+
+        A task that emits ranges reads next to nothing. The sink's work behind it costs more than
+        another partition does: a worker of Python's and a client of Kafka's.
+        """
+        options = self._options
+        if options.mode is not SourceMode.RANGES or options.max_records is not None:
+            return None
+        return None if self._cores is None else max(self._cores, options.min_partitions or 0)
 
 
 class BatchReader(_RangeReader, DataSourceReader):
@@ -230,8 +250,10 @@ class BatchReader(_RangeReader, DataSourceReader):
 class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in the driver's worker, reads in the executors'. A pickled copy has no client."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+    def __init__(
+        self, options: SourceOptions, schema: StructType, cores: int | None = None
+    ) -> None:
+        super().__init__(options, schema, cores)
         self._open: Lookup | None = None
         self._latest: Offsets | None = None
         self._target: Offsets | None = None

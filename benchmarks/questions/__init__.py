@@ -21,6 +21,7 @@ NAMES: Final = (
     "plain",
     "ingest",
     "spark_landing",
+    "spark_partitions",
     "spark_writer",
     "stitch",
     "commits",

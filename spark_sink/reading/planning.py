@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ __all__ = [
     "TopicIds",
     "batch_start",
     "following",
+    "grouped",
     "limited",
     "lost",
     "ranges",
@@ -333,3 +335,22 @@ def _cut(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
     return [
         offsets._replace(start=start, end=end) for start, end in pairwise(places) if end > start
     ]
+
+
+def grouped(
+    offset_ranges: Sequence[OffsetRange], most: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges in at most so many groups, which have about as many offsets each.
+
+    The largest range goes first, each to the group that has least. Without a number each range is a
+    group.
+    """
+    if most is None or len(offset_ranges) <= most:
+        return [(offsets,) for offsets in offset_ranges]
+    groups: list[list[OffsetRange]] = [[] for _ in range(most)]
+    sizes = [(0, number) for number in range(most)]
+    for offsets in sorted(offset_ranges, key=lambda offsets: offsets.start - offsets.end):
+        size, number = heapq.heappop(sizes)
+        groups[number].append(offsets)
+        heapq.heappush(sizes, (size + offsets.end - offsets.start, number))
+    return [tuple(sorted(group)) for group in groups]

@@ -46,6 +46,24 @@ def test_ranges_land_each_row_once_and_go_on_without_their_checkpoint(
     assert numbers(spark, tmp_path, name) == list(range(60))
 
 
+def test_ranges_take_no_more_tasks_than_there_are_cores(spark, kafka, on_spark, topic) -> None:
+    name = topic(5)
+    with confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        for partition in range(5):
+            producer.produce(name, b"", partition=partition)
+    spark_sink.register(spark)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name}
+    reader = spark.read.format("columnar_kafka").options(**options, mode="ranges")
+
+    def count(**more: str) -> tuple[int, int]:
+        frame = reader.options(**more).load()
+        return frame.rdd.getNumPartitions(), frame.count()
+
+    assert on_spark(count) == (spark.sparkContext.defaultParallelism, 5)
+    assert on_spark(lambda: count(minPartitions="4")) == (4, 5)
+    assert on_spark(lambda: count(maxRecordsPerPartition="1")) == (5, 5)
+
+
 def test_batch_queries_and_batches_of_a_stream_land_as_a_stream_does(
     spark, kafka, on_spark, topic, tmp_path
 ) -> None:

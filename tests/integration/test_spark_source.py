@@ -109,7 +109,10 @@ def test_several_topics_are_read_a_partition_a_task(source: Source, topic: Topic
     source.send(other, 1)
     reader = source.batch(subscribe=f"{one}, {other}")
     partitions = reader.partitions()
-    assert [partition.value[:4] for partition in partitions] == [(one, 1, 0, 2), (other, 0, 0, 1)]
+    assert [partition.value[0][:4] for partition in partitions] == [
+        (one, 1, 0, 2),
+        (other, 0, 0, 1),
+    ]
     assert read(reader, partitions) == [(one, 1, 0), (one, 1, 1), (other, 0, 0)]
 
 
@@ -189,7 +192,7 @@ def test_ranges_are_offsets_and_nothing_of_a_message(source: Source, topic: Topi
         (name, 1, 0, 2),
     ]
     assert {(row["cluster_id"], row["topic_id"]) for row in rows} == {
-        tuple(partition.value[4:6]) for partition in reader.partitions()
+        tuple(partition.value[0][4:6]) for partition in reader.partitions()
     }
 
 
@@ -426,7 +429,7 @@ def test_a_small_partition_count_becomes_more_tasks(source: Source, topic: Topic
     source.send(name, 9)
     reader = source.batch(subscribe=name, minPartitions="3")
     partitions = reader.partitions()
-    assert [partition.value[2:4] for partition in partitions] == [(0, 3), (3, 6), (6, 9)]
+    assert [partition.value[0][2:4] for partition in partitions] == [(0, 3), (3, 6), (6, 9)]
     assert len(read(reader, partitions)) == 9
 
 
@@ -443,7 +446,7 @@ def _grown(source: Source, topic: str, partitions: int) -> Source:
 
 def _offsets_of(tasks: Any) -> list[tuple[int, int, int]]:
     """Return the partitions and offsets that tasks read, in any mode."""
-    return [task.value[1:4] for task in tasks]
+    return [task.value[0][1:4] for task in tasks]
 
 
 @pytest.mark.parametrize("mode", ["segments", "records", "ranges"])
@@ -598,7 +601,7 @@ def test_deleted_messages_stop_the_query_or_are_skipped(
             read(reader, tasks)
     with source.stream(**options, failOnDataLoss="false") as reader:
         assert read(reader, reader.partitions(start, end)) == [(name, 0, 3), (name, 0, 4)]
-        gone = [type(task)((*task.value[:3], 2, *task.value[4:])) for task in tasks]
+        gone = [type(task)(((*task.value[0][:3], 2, *task.value[0][4:]),)) for task in tasks]
         assert read(reader, gone) == []
 
 
@@ -700,7 +703,7 @@ def test_a_task_waits_for_messages_as_long_as_the_option_says_and_drops_its_cons
     source.send(name, 2)
     reader = source.batch(subscribe=name, kafkaConsumer_pollTimeoutMs="200")
     [task] = reader.partitions()
-    too_far = type(task)((*task.value[:3], 9, *task.value[4:]))
+    too_far = type(task)(((*task.value[0][:3], 9, *task.value[0][4:]),))
     with pytest.raises(KafkaException, match=rf"{name}\[0\]: no message for 0\.2 s"):
         read(reader, [too_far])
     assert not reading.consumers

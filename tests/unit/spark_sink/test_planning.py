@@ -17,6 +17,7 @@ from spark_sink.reading.planning import (
     TopicIds,
     batch_start,
     following,
+    grouped,
     limited,
     ranges,
     split,
@@ -237,3 +238,14 @@ def test_the_parts_of_a_range_are_the_range(
     there = [(part.partition, at) for part in parts for at in range(part.start, part.end)]
     assert there == [(n, at) for n, size in enumerate(sizes) for at in range(10, 10 + size)]
     assert all(part.end - part.start <= (most or 30) for part in parts)
+
+
+@given(st.lists(st.integers(1, 30), max_size=12), st.none() | st.integers(1, 6))
+def test_a_group_is_no_larger_than_another_by_more_than_one_range(
+    sizes: list[int], most: int | None
+) -> None:
+    groups = grouped(sized(*sizes), most)
+    assert sorted(offsets for group in groups for offsets in group) == sized(*sizes)
+    assert len(groups) == (len(sizes) if most is None else min(most, len(sizes)))
+    loads = [[offsets.end - offsets.start for offsets in group] for group in groups]
+    assert all(sum(load) - min(load) <= sum(other) for load in loads for other in loads)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 import spark_sink
 from columnar_kafka.errors import ConfigError
@@ -77,6 +79,39 @@ def test_a_spark_that_is_too_old_is_refused_with_the_reason() -> None:
         ConfigError, match=r"4\.0 or later, the first with data sources in Python; this is 3\.5\.1"
     ):
         spark_sink.register(old)
+
+
+class Session:
+    """As much of a session as `register` needs."""
+
+    version = "4.2.0"
+
+    def __init__(self, cores: int | None, **conf: str) -> None:
+        self._conf = conf
+        self.registered: list[Any] = []
+        self.dataSource = SimpleNamespace(register=self.registered.append)
+        self.conf = SimpleNamespace(get=conf.get)
+        if cores is not None:  # Spark Connect has no such attribute
+            self.sparkContext = SimpleNamespace(defaultParallelism=cores)
+
+
+@pytest.mark.parametrize(
+    ("session", "cores"),
+    [
+        (Session(3), 3),
+        (Session(None), None),
+        (Session(3, **{"spark.dynamicAllocation.enabled": "true"}), None),
+    ],
+    ids=["classic", "connect", "dynamic allocation"],
+)
+def test_the_source_knows_the_cores_in_the_workers_that_plan(
+    session: Any, cores: int | None
+) -> None:
+    spark_sink.register(session)
+    source, sink = session.registered
+    assert pickle.loads(cloudpickle.dumps(source)).cores == cores
+    assert (source.name(), sink.name()) == ("columnar_kafka", "columnar_lake")
+    assert spark_sink.KafkaSource.cores is None
 
 
 def test_no_attempt_is_a_mistake() -> None:
