@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -49,18 +50,29 @@ class CancellableConsumer(Consumer):
             return iter(())
         return feed.buffer.ready.left
 
+    def poll_until(self, cancelled: Cancelled, timeout: float) -> list[Any]:
+        """Return the result of `poll` in a list, which is empty when it is `cancelled`."""
+        with self._cancelled_by(cancelled):
+            message = self.poll(timeout if self._settings.unwraps else min(timeout, STEP))
+        return [] if message is None else [message]
+
     def consume_until(self, cancelled: Cancelled, num_messages: int, timeout: float) -> list[Any]:
         """Return the result of `consume`, or the records there are when it is `cancelled`."""
         if not self._settings.unwraps:
             return self.consume(num_messages, min(timeout, STEP))
         # All at once: what a step had taken would be committed in the next one.
-        self._cancelled = cancelled
-        try:
+        with self._cancelled_by(cancelled):
             messages = self.consume(num_messages, timeout)
-        finally:
-            self._cancelled = never_cancelled
         self._needed(self._feed, "consume").publish_rest()
         return messages
+
+    @contextmanager
+    def _cancelled_by(self, cancelled: Cancelled) -> Iterator[None]:
+        self._cancelled = cancelled
+        try:
+            yield
+        finally:
+            self._cancelled = never_cancelled
 
     def _returns_early(self) -> bool:
         return self._cancelled() or super()._returns_early()

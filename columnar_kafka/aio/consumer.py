@@ -153,9 +153,8 @@ class AIOConsumer:
         for message in self._ready():  # in one step: see `handout`
             return [message]
 
-        def poll(_: int, timeout: float, __: Cancelled) -> list[Any]:
-            message = self._consumer.poll(min(timeout, STEP))
-            return [] if message is None else [message]
+        def poll(_: int, timeout: float, cancelled: Cancelled) -> list[Any]:
+            return self._consumer.poll_until(cancelled, timeout)
 
         take = partial(self._undelivered.take_kept_first, poll)
         return await self._take_until_closed(take, 1, timeout)

@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from columnar_kafka.producing.shutdown import LONGEST_STEP
 from columnar_kafka.runtime import lifecycle
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["STEP", "ProducerPoller"]
 
 STEP: Final = 0.1
-"""How long, in seconds, one poll is, and so how late at most the end is noticed."""
+"""How long, in seconds, one flush is, and a pause after an error.
+
+A poll is `LONGEST_STEP`, and so is the time after which the end is noticed, at most.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +70,7 @@ class ProducerPoller:
 
     def _poll(self) -> None:
         try:
-            self._producer.poll(STEP)
+            self._producer.poll(LONGEST_STEP)
         except Exception:  # noqa: BLE001 - the reports after it have to come all the same
             _log.exception("columnar-kafka's poller failed; it goes on")
             self._ending.wait(STEP)

@@ -67,10 +67,14 @@ class Undelivered:
         self.raise_pending()
         deadline = deadline_after(timeout)
         messages: list[Any] = []
+
+        def is_over() -> bool:
+            return closing() or cancelled()
+
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                messages += take(count - len(messages), left, lambda: closing() or cancelled())
+                messages += take(count - len(messages), left, is_over)
             except Exception as error:
                 if not messages:
                     raise

@@ -54,7 +54,7 @@ class Consumer(StockConsumer):
     ``fetch.raw.bytes=true``, every call is confluent-kafka's own, and a segment is a message whose
     value is a Parquet file.
 
-    Thread-safe. A thread that waits for records lets other threads' calls go first, within 0.1 s,
+    Thread-safe. A thread that waits for records lets other threads' calls go first, within 0.2 s,
     or about 10 ms where that happens often. Each record is handed out once, to one thread. Source:
     KIP-1008, and confluent-kafka 2.16.
     """
@@ -134,7 +134,7 @@ class Consumer(StockConsumer):
             for message in feed.buffer.ready.left:  # in one step: see `handout`
                 return message
         self._check_open()
-        return feed.next(timeout)
+        return feed.next(timeout, self._returns_early)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to `num_messages` records, plain messages and error events.
@@ -173,7 +173,7 @@ class Consumer(StockConsumer):
         feed = self._needed(self._feed, "poll_segment")
         math.isfinite(timeout)
         self._check_open()
-        return feed.segment(timeout)
+        return feed.segment(timeout, self._returns_early)
 
     pollBuffer = poll_segment  # noqa: N815 - the KIP's name
 

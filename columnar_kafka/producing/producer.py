@@ -28,7 +28,7 @@ from columnar_kafka.producing.pipeline import NoPipeline, Pipeline
 from columnar_kafka.producing.settings import ProducerConfig
 from columnar_kafka.producing.shutdown import LONGEST_STEP, Shutdown
 from columnar_kafka.runtime import lifecycle
-from columnar_kafka.runtime.deadline import deadline_after, seconds_left
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left, up_to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -296,14 +296,15 @@ class Producer(StockProducer):
         sender, delivery = self._pipeline.sender, self._pipeline.delivery
         if sender.interrupted:
             return 0
+        reported = delivery.run()
         while True:
-            reported = delivery.run()
             relayed = delivery.relayed
-            left = 0.0 if reported else max(0.0, deadline - time.monotonic())
-            served = delivery.serve(super().poll, min(left, LONGEST_STEP))
+            left = 0.0 if reported else deadline - time.monotonic()
+            step = LONGEST_STEP if left > LONGEST_STEP else up_to_ms(left)
+            served = delivery.serve(super().poll, step)
             if served:
-                served -= sender.collect() + delivery.relayed - relayed
-            total = max(0, served) + reported + delivery.run()
+                served = max(0, served - sender.collect() - (delivery.relayed - relayed))
+            total = served + reported + delivery.run()
             if total or time.monotonic() >= deadline:
                 return total
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-__all__ = ["deadline_after", "seconds_left"]
+__all__ = ["deadline_after", "seconds_left", "up_to_ms"]
 
 
 def deadline_after(timeout: float, now: float | None = None) -> float:
@@ -23,3 +23,12 @@ def deadline_after(timeout: float, now: float | None = None) -> float:
 def seconds_left(deadline: float) -> float:
     """Return the seconds until `deadline`, not below 0; -1, which is for ever, for infinity."""
     return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
+
+
+def up_to_ms(seconds: float) -> float:
+    """Round up to whole milliseconds; leave less than a microsecond as it is, negative ones are 0.
+
+    librdkafka does not wait for parts of one: a loop would call it all the time until its deadline.
+    """
+    milliseconds = math.ceil(seconds * 1000 - 0.001)
+    return milliseconds / 1000 if milliseconds > 0 else max(0.0, seconds)

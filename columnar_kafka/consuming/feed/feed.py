@@ -115,7 +115,7 @@ class Feed:
         """Run a function that calls librdkafka, and return its result. The lock must not be held.
 
         No other thread fetches messages meanwhile: they might be from before the function's change.
-        A thread that waits for a message is waited for, 0.1 s at most.
+        A thread that waits for a message is waited for, 0.2 s at most.
         """
         return self.turn.run_first(function)
 
@@ -202,15 +202,15 @@ class Feed:
 
     # --- handing out ----------------------------------------------------------------------------
 
-    def next(self, timeout: float) -> Message | None:
+    def next(self, timeout: float, cancelled: Cancelled = never_cancelled) -> Message | None:
         """Return the next record, plain message or error event; None after `timeout` seconds."""
-        messages = self.take(1, timeout)
+        messages = self.take(1, timeout, cancelled)
         return messages[0] if messages else None
 
     def take(
         self, count: int, timeout: float, cancelled: Cancelled = never_cancelled
     ) -> list[Message]:
-        """Return up to `count` messages.
+        """Return up to `count` messages. `cancelled` is also to say that a callback has raised.
 
         Fewer only when `timeout` seconds have passed, when the call is `cancelled`, when the next
         message would raise, or when another thread has taken some of them at the last moment.
@@ -352,12 +352,12 @@ class Feed:
             return source.error() is None and partition_of(source) in self.starts.awaiting_lookup
 
     def _wait(self, deadline: float, cancelled: Cancelled, *, may_raise: bool) -> bool:
-        """Wait a step for a message; say whether the call may wait no longer.
+        """Wait for a message; say whether the call may wait no longer.
 
         A call does not wait all of its time at once: a callback's exception must not wait for a
-        message.
+        message, as `cancelled` says.
         """
-        self.poller.serve(self.poller.step(deadline), resumes=True)
+        self.poller.wait(deadline, cancelled)
         if may_raise:
             self.after_serving()
         self.poller.fetch_together()
@@ -365,7 +365,7 @@ class Feed:
 
     # --- whole segments -------------------------------------------------------------------------
 
-    def segment(self, timeout: float) -> Segment | None:
+    def segment(self, timeout: float, cancelled: Cancelled = never_cancelled) -> Segment | None:
         """Return the next segment whole; None after `timeout` seconds.
 
         A segment is returned whole also where some of its records were handed out already.
@@ -390,7 +390,7 @@ class Feed:
             elif is_over:
                 return None
             else:
-                is_late = self._wait(deadline, never_cancelled, may_raise=True)
+                is_late = self._wait(deadline, cancelled, may_raise=True)
                 is_over = is_late and not self.buffer.buffered
 
     def _find_segment(self) -> Found | None:

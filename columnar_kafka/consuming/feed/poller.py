@@ -7,6 +7,7 @@ may not have done all of their work. So the poller recovers before it polls agai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -19,11 +20,12 @@ from columnar_kafka import position
 from columnar_kafka.consuming.feed import fetch_buffer
 from columnar_kafka.consuming.feed.kafka_message import has_offset, partition_of, partitions_of
 from columnar_kafka.offsets import key_of
+from columnar_kafka.runtime.deadline import up_to_ms
 from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.consuming.feed.fetch_buffer import FetchBuffer
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.feed.turn import Turn
     from columnar_kafka.offsets import Partition
 
-__all__ = ["PLAIN_TOGETHER", "SMALL_BYTES", "Poller"]
+__all__ = ["PLAIN_TOGETHER", "SERVE_EVERY", "SMALL_BYTES", "Again", "Poller", "never_again"]
 
 SERVE_EVERY: Final = 0.1
 """Seconds after which librdkafka has to be served again."""
+_LONGEST_STEP: Final = 0.2
+"""Seconds of one wait. confluent-kafka waits no longer at once either, so that it sees signals."""
 _LONG_AGO: Final = -float("inf")
 
 _SHORTEST_LOOKUP: Final = 1.0
@@ -58,6 +62,15 @@ _RETRIABLE: Final = frozenset(
         confluent_kafka.KafkaError.NOT_COORDINATOR,
     }
 )
+
+
+Again = Callable[[float], bool]
+"""Asked after a wait, with the time: whether to wait as long once more."""
+
+
+def never_again(_: float) -> bool:
+    """Be the `Again` of a call that waits once."""
+    return False
 
 
 class Poller:
@@ -114,20 +127,44 @@ class Poller:
 
     def step(self, deadline: float) -> float:
         """Return for how long librdkafka may be waited for at once."""
-        return min(self._turn.step(SERVE_EVERY), max(0.0, deadline - self._clock()))
+        return up_to_ms(min(self._turn.step(_LONGEST_STEP), deadline - self._clock()))
 
     def serve_if_due(self) -> None:
         """Serve librdkafka where it is due, without waiting."""
         if self._clock() >= self.due:
             self.serve(0)
 
-    def serve(self, timeout: float, *, resumes: bool = False) -> None:
+    def wait(self, deadline: float, cancelled: Callable[[], bool]) -> None:
+        """Serve librdkafka until it has a message, or something else is to be done; then buffer it.
+
+        That may be a call of another thread, a rebalance, or what `cancelled` knows of. This is all
+        that an idle consumer does, ten times a second, so it calls little.
+        """
+        turn, buffer, generation = self._turn, self._buffer, self._buffer.generation
+        last = deadline - _LONGEST_STEP  # a step that begins later would be too long
+
+        def again(now: float) -> bool:
+            return not (
+                now > last
+                or turn.priority
+                or self.is_interrupted
+                or self._starts.stale
+                or buffer.buffered
+                or buffer.generation != generation
+                or cancelled()
+            )
+
+        self.serve(self.step(deadline), resumes=True, again=again)
+
+    def serve(self, timeout: float, *, resumes: bool = False, again: Again = never_again) -> None:
         """Let librdkafka run callbacks, and buffer one message.
 
         After an event it is polled again: a rebalance may follow, and take away what is buffered.
         """
-        while (new := self.fetch(1, timeout, resumes=resumes)) and not has_offset(new[0]):
-            timeout = 0
+        while new := self.fetch(1, timeout, resumes=resumes, again=again):
+            if has_offset(new[0]):
+                break
+            timeout, again = 0, never_again
 
     def fetch_together(self) -> None:
         """Fetch what librdkafka has behind a plain message, or a small one.
@@ -151,12 +188,19 @@ class Poller:
             return 0 if self._buffer.is_full() else min(_AT_ONCE, room)
 
     def fetch(
-        self, count: int, timeout: float, *, resumes: bool = False, throttles: bool = True
+        self,
+        count: int,
+        timeout: float,
+        *,
+        resumes: bool = False,
+        throttles: bool = True,
+        again: Again = never_again,
     ) -> list[confluent_kafka.Message]:
         """Let librdkafka run callbacks, buffer up to `count` messages, and return them.
 
-        This waits up to `timeout` seconds for each; or for the end of another thread's turn. If the
-        buffer is full then, it `throttles`: librdkafka fetches no more until a call `resumes`.
+        This waits up to `timeout` seconds for each, `again` where there was none; or for the end of
+        another thread's turn. If the buffer is full then, it `throttles`: librdkafka fetches no
+        more until a call `resumes`.
         """
         fetched: list[confluent_kafka.Message] = []
 
@@ -166,11 +210,11 @@ class Poller:
                 if resumes:
                     self._unthrottle()
             try:
-                # Not a loop in Python, which would take as long as the polls do. Nor one batch call
-                # of librdkafka: an exception in it would lose all messages, and those from before
-                # a rebalance in it would look like those from after it.
-                polled = islice(iter(partial(self._broker.poll, timeout), None), count)
-                self._buffer.arrived.extend(polled)
+                self._poll(count, timeout)
+                while not self._buffer.arrived and again(now := self._clock()):
+                    self.due = now + SERVE_EVERY
+                    self._before_serving()
+                    self._poll(count, timeout)
                 with self._lock:
                     fetched.extend(self._buffer.accept_arrived())
                     if self.is_interrupted:  # a callback, and the poll has gone on
@@ -186,6 +230,13 @@ class Poller:
         if wakeup is not None:
             wakeup.acquire(timeout=timeout)
         return fetched
+
+    def _poll(self, count: int, timeout: float) -> None:
+        # Not a loop in Python, which would take as long as the polls do. Nor one batch call
+        # of librdkafka: an exception in it would lose all messages, and those from before
+        # a rebalance in it would look like those from after it.
+        polled = islice(iter(partial(self._broker.poll, timeout), None), count)
+        self._buffer.arrived.extend(polled)
 
     def _prepare(self) -> None:
         """Do what has to be done before librdkafka is polled."""

@@ -256,7 +256,7 @@ class Delivery:
         deep as there are records. When a callback raises, its exception passes through at once,
         and the next call goes on with the record after it.
         """
-        if self.reporting or not (self._outcomes or self._relayed):
+        if not (self._outcomes or self._relayed) or self.reporting:
             return 0
         self._thread.reporting = True
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import random
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -602,3 +603,23 @@ def test_arrow_data_larger_than_its_share_of_memory_is_cut(kafka: MemoryKafka, m
     assert producer.flush(60) == 0
     assert max(len(message.value() or b"") for message in kafka.messages("t")) <= 16_384
     assert [record.value["n"] for record in sent(kafka)] == list(range(400))
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+def test_a_poll_does_not_ask_all_the_time_before_its_end(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka does not wait for parts of a millisecond."""
+    producer = make()
+    polls: list[float] = []
+
+    def poll(_: Any, timeout: float) -> int:
+        polls.append(timeout)
+        time.sleep(int(timeout * 1000) / 1000)
+        return 0
+
+    monkeypatch.setattr(Client, "poll", poll)
+    assert producer.poll(0.0305) == 0
+    assert len(polls) <= 2
