@@ -28,7 +28,7 @@ from columnar_kafka.producing.pipeline import NoPipeline, Pipeline
 from columnar_kafka.producing.settings import ProducerConfig
 from columnar_kafka.producing.shutdown import LONGEST_STEP, Shutdown
 from columnar_kafka.runtime import lifecycle
-from columnar_kafka.runtime.deadline import deadline_after, seconds_left, up_to_ms
+from columnar_kafka.runtime.deadline import deadline_after, next_step, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -300,8 +300,7 @@ class Producer(StockProducer):
         while True:
             relayed = delivery.relayed
             left = 0.0 if reported else deadline - time.monotonic()
-            step = LONGEST_STEP if left > LONGEST_STEP else up_to_ms(left)
-            served = delivery.serve(super().poll, step)
+            served = delivery.serve(super().poll, next_step(left, LONGEST_STEP))
             if served:
                 served = max(0, served - sender.collect() - (delivery.relayed - relayed))
             total = served + reported + delivery.run()

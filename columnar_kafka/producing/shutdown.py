@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import ForkError
 from columnar_kafka.runtime import lifecycle
-from columnar_kafka.runtime.deadline import up_to_ms
+from columnar_kafka.runtime.deadline import next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ class Shutdown:
         while True:
             sender.wait_progress(0.0)  # what ended before is not what is waited for
             sender.seal()
-            left = up_to_ms(min(LONGEST_STEP, deadline - time.monotonic()))
+            left = next_step(deadline - time.monotonic(), LONGEST_STEP)
             # The sender goes first: acknowledgements would take the GIL from it, and it from them.
             sender.wait_progress(left if len(self) else 0.0)
             inside = delivery.serve(stock_flush, left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-__all__ = ["deadline_after", "seconds_left", "up_to_ms"]
+__all__ = ["deadline_after", "next_step", "seconds_left"]
 
 
 def deadline_after(timeout: float, now: float | None = None) -> float:
@@ -25,10 +25,13 @@ def seconds_left(deadline: float) -> float:
     return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
-def up_to_ms(seconds: float) -> float:
-    """Round up to whole milliseconds; leave less than a microsecond as it is, negative ones are 0.
+def next_step(left: float, longest: float) -> float:
+    """Return how long to wait in librdkafka at once, where `left` seconds are left.
 
-    librdkafka does not wait for parts of one: a loop would call it all the time until its deadline.
+    That is rounded up to whole milliseconds, but for less than a microsecond: librdkafka does not
+    wait for parts of one, and a loop would call it all the time until its deadline.
     """
-    milliseconds = math.ceil(seconds * 1000 - 0.001)
-    return milliseconds / 1000 if milliseconds > 0 else max(0.0, seconds)
+    if left >= longest:
+        return longest
+    milliseconds = math.ceil(left * 1000 - 0.001)
+    return milliseconds / 1000 if milliseconds > 0 else max(0.0, left)

@@ -20,7 +20,7 @@ from columnar_kafka import position
 from columnar_kafka.consuming.feed import fetch_buffer
 from columnar_kafka.consuming.feed.kafka_message import has_offset, partition_of, partitions_of
 from columnar_kafka.offsets import key_of
-from columnar_kafka.runtime.deadline import up_to_ms
+from columnar_kafka.runtime.deadline import next_step
 from columnar_kafka.segment.headers import is_segment
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Poller:
 
     def step(self, deadline: float) -> float:
         """Return for how long librdkafka may be waited for at once."""
-        return up_to_ms(min(self._turn.step(_LONGEST_STEP), deadline - self._clock()))
+        return next_step(deadline - self._clock(), self._turn.step(_LONGEST_STEP))
 
     def serve_if_due(self) -> None:
         """Serve librdkafka where it is due, without waiting."""

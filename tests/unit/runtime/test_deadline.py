@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from columnar_kafka.runtime.deadline import up_to_ms
+from columnar_kafka.runtime.deadline import next_step
 
 
 @pytest.mark.parametrize(
-    ("seconds", "waited"),
+    ("left", "waited"),
     [
-        (0.2, 0.2),
+        (math.inf, 0.2),
+        (0.3, 0.2),
         (0.1999, 0.2),
-        (0.2000001, 0.2),  # what floats make of 0.2
+        (0.1000001, 0.1),  # what floats make of 0.1
         (0.0001, 0.001),
         (1e-9, 1e-9),
         (0.0, 0.0),
         (-1.0, 0.0),
     ],
 )
-def test_seconds_are_rounded_up_to_milliseconds(seconds: float, waited: float) -> None:
-    assert up_to_ms(seconds) == waited
+def test_a_step_ends_with_a_millisecond(left: float, waited: float) -> None:
+    assert next_step(left, 0.2) == waited
