@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from columnar_kafka.errors import ConfigError
 
@@ -21,10 +21,22 @@ _TURN: Final = 1000
 """How many calls are made before the loop does something else: about a millisecond of them."""
 
 
+class _Runs(Protocol):
+    def run(self) -> None: ...
+
+
+class _Call(NamedTuple):
+    function: Callable[..., None]
+    args: tuple[Any, ...]
+
+    def run(self) -> None:
+        self.function(*self.args)
+
+
 class Inbox:
     """Calls that other threads want made on one event loop, in order.
 
-    `put` and `wake` may be called from any thread, all else on the loop.
+    `put`, `leave` and `wake` may be called from any thread, all else on the loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -32,8 +44,10 @@ class Inbox:
         """Set for a moment, so that who waits for it goes on, each time calls were made."""
         self.made = 0
         """How many calls were made."""
-        self._loop = loop
-        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.loop = loop
+        self._calls: deque[_Runs] = deque()
+        self.leave: Callable[[_Runs], None] = self._calls.append
+        """Leave what has a `run`, which must not raise; that is called after the next `wake`."""
         self._woken = False
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -42,7 +56,7 @@ class Inbox:
 
     def put(self, function: Callable[..., None], *args: Any) -> None:
         """Leave a call, which must not raise; it is made some time after the next `wake`."""
-        self._calls.append((function, args))
+        self.leave(_Call(function, args))
 
     def wake(self) -> None:
         """Have what is here called soon. What is left for a closed loop is dropped."""
@@ -50,7 +64,7 @@ class Inbox:
             return
         self._woken = True
         try:
-            self._loop.call_soon_threadsafe(self._empty)
+            self.loop.call_soon_threadsafe(self._empty)
         except RuntimeError:
             self._woken = False
             self._calls.clear()
@@ -59,8 +73,7 @@ class Inbox:
         # Before anything is taken out: what is put in after this line brings a wake-up of its own.
         self._woken = False
         for _ in range(min(len(self._calls), _TURN)):
-            function, args = self._calls.popleft()
-            function(*args)
+            self._calls.popleft().run()
             self.made += 1
         self.wake()
         self.emptied.set()
@@ -96,7 +109,7 @@ class Inbox:
             self._report(callback, error)
 
     def _report(self, callback: Callable[..., Any], error: BaseException) -> None:
-        self._loop.call_exception_handler(
+        self.loop.call_exception_handler(
             {"message": f"the callback {callback!r} failed", "exception": error}
         )
 

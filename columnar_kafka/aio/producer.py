@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from columnar_kafka.aio.calls import Turn
+from columnar_kafka.aio.delivery_future import DeliveryFuture
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from confluent_kafka import KafkaError, Message, TopicPartition
+    from confluent_kafka import Message, TopicPartition
     from typing_extensions import Self
 
     from columnar_kafka.producing.reporting.report import ArrowReport
@@ -94,7 +96,7 @@ class AIOProducer:
         self._producer = self._producer_class(
             for_threads(conf, self._inbox, _CALLBACKS, self._inbox.wrap)
         )
-        self._turn = asyncio.Lock()  # who waits for room, and behind it who came later
+        self._turn = Turn()  # who waits for room, and behind it who came later
         self._unpaused = 0
         self._polled = 0
         self._closing = False
@@ -154,20 +156,28 @@ class AIOProducer:
             TypeError, OverflowError: as `Producer.produce`.
             RuntimeError: the producer is closed.
         """
-        return await self._taken(
-            # Not the method that a tracer sees: confluent-kafka's AIOProducer calls none either.
-            partial(
-                self._producer_class.produce,
-                self._producer,
-                topic,
-                value=value,
-                key=key,
-                partition=partition,
-                timestamp=timestamp,
-                headers=headers,
-            ),
-            first_given(callback, on_delivery),
+        self._check_open()
+        future = DeliveryFuture.make(
+            self._inbox, first_given(callback, on_delivery, self._on_delivery)
         )
+        # Not the method that a tracer sees: confluent-kafka's AIOProducer calls none either.
+        produce = self._producer_class.produce
+        arguments = self._producer, topic, value, key, partition, None, future, timestamp, headers
+        try:
+            if self._goes_first():
+                produce(*arguments)
+                return future
+        except BufferError:
+            pass  # it waits for room, in its turn
+        except KafkaException as error:  # where confluent-kafka's are, too
+            future.set_exception(error)
+            return future
+        return await self._in_turn(partial(produce, *arguments), future)
+
+    def _goes_first(self) -> bool:
+        """Say whether nobody waits, and the loop need not do something else for once."""
+        self._unpaused += 1
+        return not self._turn.calls and self._unpaused < _PAUSE
 
     async def produce_arrow(
         self,
@@ -195,52 +205,43 @@ class AIOProducer:
         """
         # A stream can be read once only, and there may be no room for it at first.
         data = await self._call(_read, data)
-        return await self._taken(
-            partial(
-                self._call,
-                self._producer.produce_arrow,
-                topic,
-                data,
-                partition=partition,
-                key=key,
-                timestamp=timestamp,
-                headers=headers,
-                extra=extra,
-            ),
-            on_delivery,
-        )
-
-    async def _taken(
-        self, take: Callable[..., Awaitable[None] | None], on_delivery: Callable[..., Any] | None
-    ) -> asyncio.Future[Any]:
-        """Call `take` until there is room for what it brings; return the future of its report."""
         self._check_open()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        report = partial(
-            self._inbox.put,
-            _settle,
-            self._inbox,
-            future,
-            first_given(on_delivery, self._on_delivery),
+        future = DeliveryFuture.make(self._inbox, first_given(on_delivery, self._on_delivery))
+        produce = partial(
+            self._call,
+            self._producer.produce_arrow,
+            topic,
+            data,
+            partition=partition,
+            on_delivery=future,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            extra=extra,
         )
+        return await self._in_turn(produce, future)
+
+    async def _in_turn(
+        self, produce: Callable[[], Awaitable[None] | None], future: DeliveryFuture
+    ) -> DeliveryFuture:
+        """Call `produce` until there is room for what it brings; return its future."""
         async with self._turn:
             await self._pause()
             while True:
                 self._check_open()
                 try:
-                    pending = take(on_delivery=report)
+                    pending = produce()
                     if pending is not None:
                         await pending
                 except BufferError:
                     await self._room()
-                except KafkaException as error:  # where confluent-kafka's are, too
+                except KafkaException as error:
                     future.set_exception(error)
                     return future
                 else:
                     return future
 
     async def _pause(self) -> None:
-        self._unpaused += 1
         if self._unpaused >= _PAUSE:
             self._unpaused = 0
             await asyncio.sleep(0)
@@ -394,21 +395,3 @@ def _read(data: Any) -> Any:
     if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
         return pa.table(data)
     return data
-
-
-def _settle(
-    inbox: Inbox,
-    future: asyncio.Future[Any],
-    on_delivery: Callable[..., Any] | None,
-    error: KafkaError | None,
-    message: Any,
-) -> None:
-    """Hand a report to its callback and its future, which may have been cancelled."""
-    if on_delivery is not None:
-        inbox.run(on_delivery, error, message)
-    if future.done():
-        return
-    if error is None:
-        future.set_result(message)
-    else:
-        future.set_exception(KafkaException(error))

@@ -269,6 +269,26 @@ async def test_the_queue_of_librdkafka_is_waited_for_too(kafka: FakeKafka, make:
     assert [record.value() for record in kafka.records("t")] == [b"v"]
 
 
+async def test_an_accepted_record_costs_no_task_and_no_thread(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with make(columnar__linger__ms=60_000) as producer:
+        await producer.set_schema("t", SCHEMA)
+        with monkeypatch.context() as forbidden:
+            for owner, name in (
+                (loop, "create_task"),
+                (loop, "call_soon"),
+                (loop, "call_soon_threadsafe"),
+                (producer.executor, "submit"),
+            ):
+                forbidden.setattr(owner, name, pytest.fail)
+            futures = [await producer.produce("t", {"n": n}) for n in range(_PAUSE - 1)]
+        assert all(isinstance(future, asyncio.Future) for future in futures)
+        await producer.flush()
+        assert [future.result().value()["n"] for future in futures] == list(range(_PAUSE - 1))
+
+
 async def test_a_loop_that_produces_all_the_time_lets_others_run(make: Any) -> None:
     turns = 0
 
