@@ -158,6 +158,9 @@ class Table:
     def place(self) -> str:
         return str(self.inner.place)
 
+    def head(self) -> Any:
+        return self.inner.head()
+
     def fences(self) -> Any:
         return self.inner.fences()
 
