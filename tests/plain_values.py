@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import datetime
+import decimal
 import io
 import json
 from typing import TYPE_CHECKING, Any
@@ -10,7 +13,7 @@ import fastavro
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 def logical(base: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -104,6 +107,38 @@ def json_values(avro: Any, rng: random.Random, count: int) -> list[bytes | None]
     return [None if rng.random() < 0.01 else value for value in values]
 
 
+def json_rows(rows: Iterable[Any], rng: random.Random) -> list[bytes | None]:
+    """Return rows, as a producer takes them, as JSON objects: some with odd parts, some broken."""
+    return [_broken(_json_of(row, rng).encode(), rng) for row in rows]
+
+
+def _json_of(value: Any, rng: random.Random) -> str:
+    if rng.random() < 0.01:
+        return _odd(rng)
+    if isinstance(value, dict):
+        pairs = [f"{json.dumps(name)}: {_json_of(part, rng)}" for name, part in value.items()]
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_json_of(item, rng) for item in value) + "]"
+    return _json_leaf(value, rng)
+
+
+def _json_leaf(value: Any, rng: random.Random) -> str:
+    if isinstance(value, bytes):
+        return f'"{base64.b64encode(value).decode()}"'
+    if isinstance(value, datetime.timedelta):
+        return str(int(value.total_seconds()))
+    if isinstance(value, datetime.date | datetime.time):
+        return f'"{value.isoformat()}"' if rng.random() < 0.7 else str(rng.randint(-5, 90_000))
+    if isinstance(value, decimal.Decimal):
+        return str(value) if rng.random() < 0.5 else f'"{value}"'
+    return json.dumps(value)
+
+
+def _odd(rng: random.Random) -> str:
+    return rng.choice(_NUMBERS) if rng.random() < 0.5 else f'"{rng.choice(_TEXTS)}"'
+
+
 class _JsonWriter:
     """Writes a value of an Avro type as JSON text, some parts of it odd."""
 
@@ -113,7 +148,7 @@ class _JsonWriter:
     def value(self, avro: Any) -> str:
         rng = self._rng
         if rng.random() < 0.01:
-            return rng.choice(_NUMBERS) if rng.random() < 0.5 else f'"{rng.choice(_TEXTS)}"'
+            return _odd(rng)
         if rng.random() < 0.002:
             return rng.choice(["[]", "{}", "[[]]", '{"a": 1}', "", "[1, ]", "nul", '"'])
         if isinstance(avro, list):

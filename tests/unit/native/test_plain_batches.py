@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Message
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from lakes import FENCE, GENERATIONS, DirectoryLake, letters, place_at
-from plain_values import avro_values, json_values, schema
+from nesting import RandomRows
+from plain_values import avro_values, json_rows, json_values, schema
 from same_tables import assert_same
 from support import examples
 
 from columnar_kafka import native
+from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest import Decoding, Rules
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.lake.aside.decoding import PlainDecoder
@@ -43,7 +45,23 @@ ROOM = 1 << 40
 def test_random_messages_land_as_they_do_one_by_one(seed: int, form: str) -> None:
     rng = random.Random(seed)
     avro = schema(rng)
-    values = VALUES[form](avro, rng, RUNS)
+    assert_lands_alike(Decoding(form, avro), VALUES[form](avro, rng, RUNS), rng)
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**64))
+def test_random_rows_of_random_types_land_as_they_do_one_by_one(seed: int) -> None:
+    source, rng = RandomRows(seed), random.Random(seed)
+    try:
+        decoding = Decoding("json", source.schema)
+    except ConfigError:  # a map whose keys are no texts
+        reject()
+    assert_lands_alike(decoding, json_rows(source.rows[:RUNS], rng), rng)
+
+
+def assert_lands_alike(
+    decoding: Decoding, values: Sequence[bytes | None], rng: random.Random
+) -> None:
     messages, offset = [], rng.choice([0, 65_500])
     for value in values:
         offset += rng.choice([1, 1, 1, 5])
@@ -59,7 +77,6 @@ def test_random_messages_land_as_they_do_one_by_one(seed: int, form: str) -> Non
             )
         )
     layout = Layout(file_bytes=rng.choice([1 << 20, 2000]))
-    decoding = Decoding(form, avro)
     together = landed(messages, decoding, layout, add_together)
     assert_landed_alike(together, landed(messages, decoding, layout, add_one_by_one))
 
