@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from columnar_kafka.consuming.feed.turn import Turn
     from columnar_kafka.offsets import Partition
 
-__all__ = ["PLAIN_TOGETHER", "SERVE_EVERY", "SMALL_BYTES", "Again", "Poller", "never_again"]
+__all__ = ["PLAIN_TOGETHER", "SMALL_BYTES", "Poller"]
 
 SERVE_EVERY: Final = 0.1
 """Seconds after which librdkafka has to be served again."""
@@ -138,7 +138,7 @@ class Poller:
         """Serve librdkafka until it has a message, or something else is to be done; then buffer it.
 
         That may be a call of another thread, a rebalance, or what `cancelled` knows of. This is all
-        that an idle consumer does, ten times a second, so it calls little.
+        that an idle consumer does, five times a second, so it calls little.
         """
         turn, buffer, generation = self._turn, self._buffer, self._buffer.generation
         last = deadline - _LONGEST_STEP  # a step that begins later would be too long
