@@ -229,10 +229,16 @@ class ConfigReader:
                         self.deferred_error = error
         return parse(keys[0], default)
 
-    def set_default(self, keys: tuple[str, ...], value: Any) -> None:
-        """Set one of librdkafka's keys, unless the configuration has it by any of its names."""
-        if not any(key in source for source in self._sources() for key in keys):
+    def set_default(self, keys: tuple[str, ...], value: Any) -> bool:
+        """Set one of librdkafka's keys, unless the configuration has it by any of its names.
+
+        Returns:
+            Whether it was set.
+        """
+        is_missing = not any(key in source for source in self._sources() for key in keys)
+        if is_missing:
             self._rest[keys[0]] = value
+        return is_missing
 
     def _sources(self) -> tuple[Config, Config]:
         """Return where librdkafka's keys may be."""

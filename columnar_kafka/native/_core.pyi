@@ -109,6 +109,7 @@ class Encoder:
         key_values: Sequence[tuple[bytes, bytes]],
         created_by: str,
         compression: str,
+        messages_are_compressed: bool,
         members: Sequence[str],
     ) -> Self: ...
     def encode(self, block: Block, segment: str, key_values: dict[str, bytes]) -> bytes: ...

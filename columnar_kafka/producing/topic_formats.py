@@ -35,8 +35,11 @@ def make_format(
     *,
     members: tuple[str, ...],
     compression: str,
+    messages_are_compressed: bool = False,
 ) -> TopicFormat:
     """Return the format of a topic whose segments store these `members` of the metadata.
+
+    `messages_are_compressed`: by librdkafka, once more.
 
     Raises:
         SchemaError: pyarrow cannot write a type.
@@ -44,7 +47,9 @@ def make_format(
     kafka = KafkaColumn(members)
     schema = kafka.schema(records.arrow)
     lazy.check_can_be_written(schema)
-    engine, reason = choose_engine(records, kafka, schema, compression)
+    engine, reason = choose_engine(
+        records, kafka, schema, compression, messages_are_compressed=messages_are_compressed
+    )
     if reason is not None:
         _log.info("topic %r: its records are encoded without the native core: %s", topic, reason)
     return TopicFormat(
@@ -117,5 +122,10 @@ class TopicFormats(dict[str, "TopicFormat"]):
                 return replace(known, limits=limits)  # keeps what its encoder has learned
         settings = self._settings
         return make_format(
-            topic, records, limits, members=settings.metadata, compression=settings.compression
+            topic,
+            records,
+            limits,
+            members=settings.metadata,
+            compression=settings.compression,
+            messages_are_compressed=settings.messages_are_compressed,
         )

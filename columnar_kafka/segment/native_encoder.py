@@ -26,13 +26,21 @@ _ORDERS: Final = {"boolean": "unsigned", "float": "float", "string": "text", "bi
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 
 
-def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> Encoder:
+def native_encoder(
+    schema: pa.Schema,
+    kafka: KafkaColumn,
+    compression: str,
+    *,
+    messages_are_compressed: bool = False,
+) -> Encoder:
     """Return an encoder of segments with this schema.
 
     Args:
         schema: the segments', with the column `_kafka`.
         kafka: that column.
         compression: the name of ``columnar.encoding.compression``.
+        messages_are_compressed: whether librdkafka compresses the files again; the encoder leaves
+            small columns to it.
 
     Raises:
         NotNativeError: the core does not have that compression.
@@ -53,6 +61,7 @@ def native_encoder(schema: pa.Schema, kafka: KafkaColumn, compression: str) -> E
         list((file.metadata or {}).items()),
         file.created_by,
         compression,
+        messages_are_compressed,
         kafka.members,
     )
 

@@ -20,7 +20,12 @@ __all__ = ["choose_engine"]
 
 
 def choose_engine(
-    records: RecordSchema, kafka: KafkaColumn, schema: pa.Schema, compression: str
+    records: RecordSchema,
+    kafka: KafkaColumn,
+    schema: pa.Schema,
+    compression: str,
+    *,
+    messages_are_compressed: bool,
 ) -> tuple[Engine, NotNativeError | None]:
     """Return the engine of a format, and why it is not the native core, if it is not.
 
@@ -29,9 +34,13 @@ def choose_engine(
         kafka: the column `_kafka`, and
         schema: that of the segments, which has it.
         compression: the name of ``columnar.encoding.compression``.
+        messages_are_compressed: whether librdkafka compresses the segments again.
     """
     try:
         columns = row_format(records)
-        return NativeEngine(columns, lazy.native_encoder(schema, kafka, compression)), None
+        encoder = lazy.native_encoder(
+            schema, kafka, compression, messages_are_compressed=messages_are_compressed
+        )
+        return NativeEngine(columns, encoder), None
     except NotNativeError as error:
         return PURE, error.with_traceback(None)  # whose frames refer to the producer

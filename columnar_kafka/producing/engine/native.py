@@ -91,8 +91,8 @@ class NativeBlock:
     def __init__(self, records: core.Block, encoder: core.Encoder) -> None:
         self._records = records
         self._encoder = encoder
-        self._values = Windows[dict[str, Any]](records.values)
-        self._headers = Windows["RecordHeaders | None"](records.headers)
+        self._values: Windows[dict[str, Any]] | None = None
+        self._headers: Windows[RecordHeaders | None] | None = None
         self.is_silent = records.is_silent
 
     def __len__(self) -> int:
@@ -104,6 +104,8 @@ class NativeBlock:
 
     def value(self, row: int) -> dict[str, Any]:
         """Return one record as a dict; neighbours are read along with it."""
+        if self._values is None:  # mostly nobody asks
+            self._values = Windows(self._records.values)
         return self._values.get(row, len(self))
 
     def key(self, row: int) -> bytes | None:
@@ -116,6 +118,8 @@ class NativeBlock:
 
     def headers(self, row: int) -> RecordHeaders | None:
         """Return one record's headers; neighbours are read along with them."""
+        if self._headers is None:
+            self._headers = Windows(self._records.headers)
         return self._headers.get(row, len(self))
 
     def callback(self, row: int) -> Callback:

@@ -227,18 +227,13 @@ class Segmenter:
 
     def _to_segment(self, origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
         """Encode a block; raises, besides what encoding does, where it is to be cut in any case."""
-        if len(block) > 1 and not block.is_decodable():
+        rows = len(block)
+        if rows > 1 and not block.is_decodable():
             raise OverflowError("its columns take more than consumers decode by default")
         topic_format = origin.topic_format
         earliest, latest = block.time_bounds()
         segment = next(self._ids)
-        footer = SegmentHeader(
-            rows=len(block),
-            segment=segment,
-            schema=topic_format.fingerprint,
-            timestamp_min=earliest,
-            timestamp_max=latest,
-        ).footer()
+        footer = SegmentHeader(rows, segment, topic_format.fingerprint, earliest, latest).footer()
         data = block.encode(topic_format.kafka, topic_format.encoder, segment, footer)
         self.done += 1
         return EncodedSegment(

@@ -13,7 +13,7 @@ from columnar_kafka import Producer
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.settings import ProducerConfig
 
-ZSTD = {"compression.type": "zstd"}
+ZSTD = {"compression.type": "zstd", "compression.level": 1}
 
 
 def producer(**config: Any) -> ProducerConfig:
@@ -34,6 +34,7 @@ def test_the_producers_defaults() -> None:
         ProducerConfig(
             encoding="none",
             compression="zstd",
+            messages_are_compressed=False,
             segment_bytes=900_000,
             segment_rows=100_000,
             linger=0.995,
@@ -207,10 +208,13 @@ def test_messages_are_compressed_with_zstd_unless_configured_otherwise(
     key: str, value: str | None
 ) -> None:
     on: dict[str, Any] = {"columnar.encoding": "parquet"}
-    assert ProducerConfig.parse(on)[1] == ZSTD
-    assert ProducerConfig.parse(on | {key: value})[1] == {key: value}
-    nested = {"default.topic.config": {key: value}}
-    assert ProducerConfig.parse(on | nested)[1] == nested
+    parsed, rest = ProducerConfig.parse(on)
+    assert (parsed.messages_are_compressed, rest) == (True, ZSTD)
+    for its_own in {key: value}, {"default.topic.config": {key: value}}:
+        parsed, rest = ProducerConfig.parse(on | its_own)
+        assert (parsed.messages_are_compressed, rest) == (value == "gzip", its_own)
+    level = {"compression.level": 9}
+    assert ProducerConfig.parse(on | level)[1] == ZSTD | level
     assert ProducerConfig.parse({"columnar.encoding": "none"})[1] == {}  # all is as ever
 
 

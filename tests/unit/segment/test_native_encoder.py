@@ -61,10 +61,14 @@ def plain(value: Any, arrow: pa.DataType) -> Any:
 class Pair:
     """The same rows for both writers, one segment after the other."""
 
-    def __init__(self, schema: pa.Schema, compression: str = "zstd") -> None:
+    def __init__(
+        self, schema: pa.Schema, compression: str = "zstd", *, messages_are_compressed: bool = False
+    ) -> None:
         self.schema = schema
         whole = pa.schema([*schema, KAFKA.field])
-        self.encoder = native_encoder(whole, KAFKA, compression)
+        self.encoder = native_encoder(
+            whole, KAFKA, compression, messages_are_compressed=messages_are_compressed
+        )
         self.reference = ParquetEncoder(compression)
         self.columns = row_format(RecordSchema.parse(schema))
 
@@ -213,6 +217,25 @@ def test_any_rows_of_any_types_are_read_back(data: st.DataObject) -> None:
 # --- corner cases ---------------------------------------------------------------------------------
 
 CODECS = ["none", "snappy", "lz4", "zstd"]
+
+
+@pytest.mark.parametrize(
+    ("messages_are_compressed", "rows", "codec"),
+    [
+        (False, 15, "UNCOMPRESSED"),
+        (False, 17, "ZSTD"),
+        (True, 127, "UNCOMPRESSED"),
+        (True, 129, "ZSTD"),
+    ],
+)
+def test_small_columns_are_not_compressed_and_larger_ones_not_twice(
+    messages_are_compressed: bool, rows: int, codec: str
+) -> None:
+    schema = pa.schema([pa.field("a", pa.float64(), nullable=False)])
+    pair = Pair(schema, messages_are_compressed=messages_are_compressed)
+    # Too many different values for a dictionary, which begin alike.
+    ours, _ = pair.check([{"a": 1 + i / (1 << 20)} for i in range(rows)])
+    assert pq.read_metadata(io.BytesIO(ours)).row_group(0).column(0).compression == codec
 
 
 @pytest.mark.parametrize("compression", CODECS)

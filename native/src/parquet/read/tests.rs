@@ -117,7 +117,7 @@ impl Example {
         let orders = [Order::Signed, Order::Bytes, Order::Unsigned, Order::Signed, Order::Bytes];
         let plans = orders.map(plan).into();
         let mut writer =
-            Writer::new(plans, self.elements.clone(), WRITER.into(), compression).unwrap();
+            Writer::new(plans, self.elements.clone(), WRITER.into(), compression, 128).unwrap();
         let sources: Vec<_> = self.leaves.iter().map(Source::Leaf).collect();
         let pairs: [(&[u8], &[u8]); 2] = [(b"columnar.rows", b"300"), (b"owner", b"ops")];
         writer.write(&sources, 0..ROWS, &pairs).unwrap().to_vec()

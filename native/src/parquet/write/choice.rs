@@ -5,7 +5,6 @@ use super::chunk::Chunk;
 use super::column::{Choice, Column, Order};
 use super::compression::Compressor;
 use super::levels::{Slots, Span};
-use super::page::TOO_SMALL_TO_COMPRESS;
 use crate::parquet::delta::Widths;
 use crate::parquet::format::{Codec, Encoding, PhysicalType};
 
@@ -50,7 +49,7 @@ pub fn choose<C: Column>(
         let compressed_size = chunk.pages.compressed_size(compressor)?;
         let saved = encoded_size - compressed_size;
         let is_worth_it = saved >= PRICE.max(encoded_size / WORTH_COMPRESSING);
-        let compresses = is_worth_it || encoded_size < TOO_SMALL_TO_COMPRESS; // too few to tell
+        let compresses = is_worth_it || encoded_size < compressor.least; // too few to tell
         let mut size = if is_worth_it { compressed_size + PRICE } else { encoded_size };
         if is_text && choice.encoding != Encoding::RleDictionary {
             size += span.slots.len() / WORTH_ROWS;
@@ -78,7 +77,7 @@ mod tests {
 
     fn compresses(values: &[i64]) -> bool {
         let mut chunk = Chunk::new(Runs::Long);
-        let mut compressor = Compressor::new(Compression::Zstd).unwrap();
+        let mut compressor = Compressor::new(Compression::Zstd, 128).unwrap();
         let span = Span { slots: 0..values.len(), values: 0..values.len() };
         choose(&mut chunk, &mut compressor, values, Slots::REQUIRED, &span).unwrap().compresses
     }

@@ -23,7 +23,13 @@ const BY_LEVEL: u32 = 0;
 const LARGE_PAGE: usize = 1 << 17;
 
 /// Compresses pages, and keeps what that needs.
-pub enum Compressor {
+pub struct Compressor {
+    /// Column chunks of fewer bytes stay as they are.
+    pub least: usize,
+    method: Method,
+}
+
+enum Method {
     None,
     Snappy(Box<snap::raw::Encoder>),
     Lz4Raw,
@@ -31,23 +37,24 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    pub fn new(compression: Compression) -> Result<Self, Error> {
-        Ok(match compression {
-            Compression::None => Self::None,
-            Compression::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
-            Compression::Lz4Raw => Self::Lz4Raw,
+    pub fn new(compression: Compression, least: usize) -> Result<Self, Error> {
+        let method = match compression {
+            Compression::None => Method::None,
+            Compression::Snappy => Method::Snappy(Box::new(snap::raw::Encoder::new())),
+            Compression::Lz4Raw => Method::Lz4Raw,
             Compression::Zstd => {
-                Self::Zstd(zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?)
+                Method::Zstd(zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?)
             }
-        })
+        };
+        Ok(Self { least, method })
     }
 
     pub fn codec(&self) -> Codec {
-        match self {
-            Self::None => Codec::Uncompressed,
-            Self::Snappy(_) => Codec::Snappy,
-            Self::Lz4Raw => Codec::Lz4Raw,
-            Self::Zstd(_) => Codec::Zstd,
+        match self.method {
+            Method::None => Codec::Uncompressed,
+            Method::Snappy(_) => Codec::Snappy,
+            Method::Lz4Raw => Codec::Lz4Raw,
+            Method::Zstd(_) => Codec::Zstd,
         }
     }
 
@@ -60,25 +67,25 @@ impl Compressor {
         buffer: &mut Vec<u8>,
         at: usize,
     ) -> Result<usize, Error> {
-        let most = match self {
-            Self::None => page.len(),
-            Self::Snappy(_) => snap::raw::max_compress_len(page.len()),
-            Self::Lz4Raw => lz4_flex::block::get_maximum_output_size(page.len()),
-            Self::Zstd(_) => zstd::zstd_safe::compress_bound(page.len()),
+        let most = match self.method {
+            Method::None => page.len(),
+            Method::Snappy(_) => snap::raw::max_compress_len(page.len()),
+            Method::Lz4Raw => lz4_flex::block::get_maximum_output_size(page.len()),
+            Method::Zstd(_) => zstd::zstd_safe::compress_bound(page.len()),
         };
         let end = at.checked_add(most).ok_or(Error::TooLarge)?;
         if buffer.len() < end {
             buffer.resize(end, 0);
         }
         let place = &mut buffer[at..end];
-        match self {
-            Self::None => {
+        match &mut self.method {
+            Method::None => {
                 place.copy_from_slice(page);
                 Ok(page.len())
             }
-            Self::Snappy(encoder) => encoder.compress(page, place).map_err(failed),
-            Self::Lz4Raw => lz4_flex::block::compress_into(page, place).map_err(failed),
-            Self::Zstd(compressor) => {
+            Method::Snappy(encoder) => encoder.compress(page, place).map_err(failed),
+            Method::Lz4Raw => lz4_flex::block::compress_into(page, place).map_err(failed),
+            Method::Zstd(compressor) => {
                 let hash_log = if page.len() > LARGE_PAGE { HASH_LOG } else { BY_LEVEL };
                 compressor.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
                 compressor.compress_to_buffer(page, place).map_err(failed)

@@ -8,9 +8,6 @@ use crate::parquet::field_ids::{data_page_header, dictionary_page_header, page_h
 use crate::parquet::format::{Codec, Encoding, PageType};
 use crate::parquet::thrift::Struct;
 
-/// Compressing smaller pages takes half of the CPU of small segments, and saves 5 % of their bytes.
-pub const TOO_SMALL_TO_COMPRESS: usize = 128;
-
 struct Page {
     page_type: PageType,
     encoding: Encoding,
@@ -75,7 +72,7 @@ impl Pages {
 
     /// Compress all pages; return their bytes if these are fewer.
     fn compress(&mut self, compressor: &mut Compressor) -> Result<Option<usize>, Error> {
-        if compressor.codec() == Codec::Uncompressed || self.encoded.len() < TOO_SMALL_TO_COMPRESS {
+        if compressor.codec() == Codec::Uncompressed || self.encoded.len() < compressor.least {
             return Ok(None);
         }
         let mut end = 0;

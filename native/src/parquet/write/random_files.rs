@@ -47,7 +47,7 @@ fn check_file(seed: u64) {
     let order = random.one_of(&[Order::Signed, Order::Unsigned, Order::Float, Order::Bytes]);
     let plan = LeafPlan { path: shape.path(), order, statistics: random.chance(2) };
     let mut writer =
-        Writer::new(vec![plan], shape.schema_elements(), "test".into(), compression).unwrap();
+        Writer::new(vec![plan], shape.schema_elements(), "test".into(), compression, 128).unwrap();
     let cut = random.below(rows as u64 + 1) as usize;
     for rows in [0..rows, 0..cut, cut..rows] {
         let file = writer.write(&[Source::Leaf(&leaf)], rows.clone(), &[]).unwrap();

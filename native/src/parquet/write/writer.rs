@@ -58,11 +58,12 @@ impl Writer {
         schema_elements: Vec<u8>,
         created_by: String,
         compression: Compression,
+        least_compressed: usize,
     ) -> Result<Self, Error> {
         let columns = Columns {
             choices: vec![Choice::DICTIONARY; plans.len()],
             learned: vec![0; plans.len()],
-            compressor: Compressor::new(compression)?,
+            compressor: Compressor::new(compression, least_compressed)?,
             chunk: Chunk::new(match compression {
                 Compression::None => Runs::Short,
                 _ => Runs::Long,
