@@ -267,7 +267,7 @@ class _LakeWriter:
         """Return a topic's generation, from the ids in its rows as far as they have them."""
         named, config = self.settings.generation, self.settings.config
         if named is not None:
-            return TopicGeneration("named", f"{named}/{topic}")
+            return TopicGeneration.named(named, topic)
         if (cluster is None or topic_id is None) and "bootstrap.servers" in config:
             with admin_client(config) as admin:
                 cluster, topic_id = generation(admin, topic)

@@ -46,7 +46,7 @@ class TopicIdentity:
 
     def _ask(self) -> TopicGeneration:
         if self._name is not None:
-            return TopicGeneration("named", f"{self._name}/{self._topic}")
+            return TopicGeneration.named(self._name, self._topic)
         cluster, topic_id = generation(self._admin, self._topic)
         if topic_id is None:
             raise ConfigError(

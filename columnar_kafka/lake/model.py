@@ -111,6 +111,11 @@ class TopicGeneration:
             if not _ID.fullmatch(value):
                 raise LakeError(f"{name} id {value!r}: only letters, digits and ._=+/- are allowed")
 
+    @classmethod
+    def named(cls, name: str, topic: str) -> TopicGeneration:
+        """Return the generation that the user gives a name, where Kafka reports no id."""
+        return cls("named", f"{name}/{topic}")
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:

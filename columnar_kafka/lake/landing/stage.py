@@ -209,9 +209,8 @@ class Stager:
         if not self._planner.takes_all(messages):
             return None
         if self._core is None and self._may_have_core:
-            with suppress(
-                UnlandableError
-            ):  # messages that can be decoded are refused, each of them
+            # Else messages that can be decoded are refused, each of them.
+            with suppress(UnlandableError):
                 fitting = self._fitting(decoder.fingerprint, decoder.schema)
                 self._core = core_rows(decoder, fitting)
             self._may_have_core = self._core is not None
