@@ -110,6 +110,7 @@ def read_slowly(config: dict[str, Any], topic: str, total: int, *, pausing: bool
         while any(len(number) < ROWS for number in slow.numbers.values()):
             slow.work()
             if pausing and len(slow.numbers[first]) == ROWS // 3:
+                pausing = False
                 slow.pause_and_resume(first, [number for number in slow.numbers if number != first])
         seconds = time.monotonic() - since
         while sum(map(len, slow.numbers.values())) < total:
@@ -119,7 +120,8 @@ def read_slowly(config: dict[str, Any], topic: str, total: int, *, pausing: bool
 
 def fill(servers: str, topic: str, partitions: int) -> None:
     """Produce a segment for each partition, and large plain messages behind it."""
-    with Producer({"bootstrap.servers": servers, "columnar.encoding": "parquet"}) as producer:
+    config = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
+    with Producer({**config, "compression.type": "none"}) as producer:  # what waits is large
         producer.set_schema(topic, pa.schema([("n", pa.int64())]))
         for partition in range(partitions):
             for n in range(ROWS):
