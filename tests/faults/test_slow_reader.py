@@ -120,8 +120,12 @@ def read_slowly(config: dict[str, Any], topic: str, total: int, *, pausing: bool
 
 def fill(servers: str, topic: str, partitions: int) -> None:
     """Produce a segment for each partition, and large plain messages behind it."""
-    config = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
-    with Producer({**config, "compression.type": "none"}) as producer:  # what waits is large
+    config = {
+        "bootstrap.servers": servers,
+        "columnar.encoding": "parquet",
+        "compression.type": "none",  # so that what waits is large
+    }
+    with Producer(config) as producer:
         producer.set_schema(topic, pa.schema([("n", pa.int64())]))
         for partition in range(partitions):
             for n in range(ROWS):
