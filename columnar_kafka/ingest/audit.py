@@ -15,6 +15,7 @@ from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.ingest.topic_id import admin_client, generation
 from columnar_kafka.lake.audit.audit import Finding, TopicAudit
+from columnar_kafka.lake.model import TopicGeneration
 from columnar_kafka.lake.tables.bounds import wrong_files
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _check_generation(
     settings: Mapping[str, Any], topic: str, fences: Mapping[str, Fence], name: str | None
 ) -> None:
     if name is not None:
-        ids = f"named:{name}/{topic}"
+        ids = str(TopicGeneration.named(name, topic))
     else:
         cluster, topic_id = generation(admin_client(settings), topic)
         ids = f"{cluster}:{topic_id}"

@@ -116,6 +116,10 @@ class TopicGeneration:
         """Return the generation that the user gives a name, where Kafka reports no id."""
         return cls("named", f"{name}/{topic}")
 
+    def __str__(self) -> str:
+        """Return both ids, as a fence's name has them."""
+        return f"{self.cluster}:{self.topic_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
@@ -136,8 +140,7 @@ class SourcePartition:
     @property
     def fence(self) -> str:
         """The name of this partition's fence in a table."""
-        ids = self.generation
-        return f"kafka:{ids.cluster}:{ids.topic_id}:{self.partition}"
+        return f"kafka:{self.generation}:{self.partition}"
 
     def __str__(self) -> str:
         return position.partition_address(self.topic, self.partition)
