@@ -271,6 +271,8 @@ class TableFeed:
         """Find a table, also of messages that are together, unless one of them is unusual."""
         if request.formats.have_tables:
             self._buffer.apart()
+        else:
+            self._buffer.together()
         try:
             return self._build(request)
         except UnusualError:

@@ -116,6 +116,11 @@ class FetchBuffer:
         """Return how many messages of `nbytes` each make the buffer full."""
         return 1 + (MOST_BYTES - self.nbytes) // nbytes
 
+    def together(self) -> None:
+        """Have those plain messages together, too, that were fetched to serve librdkafka."""
+        if self.has_together:
+            self._replace(put_together(list(self.buffered)), self.parked, self.open)
+
     def apart(self) -> None:
         """Have each message by itself, as all but tables want them."""
         if not self.has_together:

@@ -21,7 +21,7 @@ from tables import CONFIG, put
 
 from columnar_kafka import native
 from columnar_kafka.consuming.arrow import table_feed
-from columnar_kafka.consuming.feed import kafka_message, poller, together
+from columnar_kafka.consuming.feed import fetch_buffer, kafka_message, poller, together
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain import Avro, Json
 from columnar_kafka.testing import FakeKafka
@@ -220,6 +220,16 @@ def test_usual_messages_wait_together_and_leave_none_behind() -> None:
     assert len(buffer.buffered) == buffer.count
     rest = consumer.consume_arrow(1000, 0)["value"].to_pylist()
     assert rest == [b"%d" % number for number in range(101, 250)]
+
+
+def test_what_was_fetched_to_serve_librdkafka_joins_the_others() -> None:
+    consumer: Any = messages(100).Consumer(CONFIG)
+    consumer.assign([TopicPartition("t", 0, 0)])
+    feed = feed_of(consumer)
+    feed.poller.serve(0)
+    assert (feed.buffer.count, feed.buffer.has_together) == (1, False)
+    with mock.patch.object(fetch_buffer.FetchBuffer, "apart", side_effect=AssertionError):
+        assert consumer.consume_arrow(100, 0)["value"].to_pylist()[:2] == [b"0", b"1"]
 
 
 @pytest.mark.parametrize(
