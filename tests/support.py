@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from columnar_kafka.errors import ConfigError
 from columnar_kafka.local import JavaMissingError, find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
@@ -89,6 +89,17 @@ def eventually(condition: Callable[[], T], *, seconds: float = 120.0) -> T:
         assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
         time.sleep(0.02)
     return answer
+
+
+@contextmanager
+def running(line: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program; where the block fails it is killed, where `Popen` would wait for it."""
+    with subprocess.Popen(line, **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def interpreter_bytes() -> int:

@@ -199,8 +199,14 @@ class LakeOptions(LandingOptions):
     )
     file_bytes: int = _option(
         _LAYOUT.file_bytes,
-        "The size at which the next stitched file begins; it also does after 1,000 segments.",
+        "The size at which the next stitched file begins; it also does after 1,000 row groups.",
         least=1,
+    )
+    small_bytes: int = _option(
+        _LAYOUT.small_bytes,
+        "Segments of fewer bytes are encoded anew, with neighbours like them as one row group; "
+        "0: none is. (stitched)",
+        least=0,
     )
     gap: str = _option(
         "refuse",
@@ -229,7 +235,9 @@ class LakeOptions(LandingOptions):
 
     def files(self) -> Layout:
         """Return how segments become files."""
-        return Layout(mode=Mode(self.layout), file_bytes=self.file_bytes)
+        return Layout(
+            mode=Mode(self.layout), file_bytes=self.file_bytes, small_bytes=self.small_bytes
+        )
 
     def opening(self) -> Hidden:
         """See `TableOptions.opening`."""

@@ -47,8 +47,9 @@ __all__ = [
 
 _RUN_ROWS: Final = 1 << 16
 _RUN_BYTES: Final = 16 << 20
-"""The most plain messages, and bytes of all that came with them, that become one row group."""
-
+"""The most rows, and bytes of all that came with plain messages, that become one row group."""
+_SMALL_RUN_BYTES: Final = 32 << 20
+"""The same of small segments, which are mostly footers."""
 
 _ANY: Final = 1 << 62
 _PLAIN_DIGEST: Final = struct.Struct("<IIq")
@@ -69,13 +70,20 @@ class Layout:
     messages that are decoded count with the bytes that came, so that the same ones always make the
     same files.
 
-    Every segment becomes a row group, and a row group takes 2.2 KB of footer, which readers parse
-    before the first row. `file_segments` bounds that.
+    A row group takes 2.2 KB of footer, which readers parse before the first row; a file has at most
+    `file_row_groups`. A segment is one, and keeps its bytes, unless it has fewer than
+    `small_bytes`: neighbours like that are a run, which is decoded and encoded anew as one. In a
+    verbatim file nothing is.
     """
 
     mode: Mode = Mode.STITCHED
     file_bytes: int = 128 << 20
-    file_segments: int = 1000
+    file_row_groups: int = 1000
+    small_bytes: int = 64 << 10
+
+    def is_small(self, nbytes: int) -> bool:
+        """Return whether a segment of so many bytes shares a row group with its neighbours."""
+        return self.mode is Mode.STITCHED and nbytes < self.small_bytes
 
 
 class Placement(NamedTuple):
@@ -84,8 +92,8 @@ class Placement(NamedTuple):
     `starts_file`: it begins a new file; otherwise it is appended to the partition's newest file.
 
     `digest` identifies the message; among those of its offset its first 8 bytes do. It `is_plain`
-    if it is to be decoded. Then it `joins_run`, the row group of the plain message before it, or
-    begins one.
+    if it is to be decoded. That and a small segment are `in_run`: in a row group with neighbours of
+    its kind. It `joins_run`, that of the message before it, or begins one.
     """
 
     source: SourcePartition
@@ -94,11 +102,12 @@ class Placement(NamedTuple):
     digest: bytes
     starts_file: bool
     is_plain: bool
+    in_run: bool
     joins_run: bool
 
 
 class Placed(NamedTuple):
-    """A segment, or a run of plain messages, that lands: its first and its last message."""
+    """A segment, or a run, that lands: its first and its last message."""
 
     first: Placement
     last: Placement
@@ -232,7 +241,8 @@ class _PartitionPlan:
         self._schema = ""
         self._nbytes = 0
         self._row_groups = 0
-        # Its newest row group, if that is of plain messages.
+        # Its newest row group, if that is a run.
+        self._run_is_plain = False
         self._run_rows = 0
         self._run_nbytes = 0
 
@@ -316,7 +326,9 @@ class _PartitionPlan:
     ) -> Placement:
         """Count a message; `follows`: it does, to the last one of the newest file."""
         follows = follows and header.schema == self._schema
-        joins_run = follows and is_plain and self._run_has_room(size.message)
+        in_run = is_plain or layout.is_small(size.value)
+        run_nbytes = size.message if is_plain else size.value
+        joins_run = follows and in_run and self._run_has_room(header.rows, run_nbytes, is_plain)
         starts_file = not (follows and self._has_room(size.value, layout, joins_run=joins_run))
         if starts_file:
             self._nbytes = self._row_groups = 0
@@ -324,9 +336,10 @@ class _PartitionPlan:
         if not joins_run:
             self._run_rows = self._run_nbytes = 0
             self._row_groups += 1
-        if is_plain:
-            self._run_rows += 1
-            self._run_nbytes += size.message
+        if in_run:
+            self._run_is_plain = is_plain
+            self._run_rows += header.rows
+            self._run_nbytes += run_nbytes
         self._last, self._schema = offset, header.schema
         self._nbytes += size.value
         return Placement(
@@ -336,17 +349,22 @@ class _PartitionPlan:
             digest=digest,
             starts_file=starts_file,
             is_plain=is_plain,
+            in_run=in_run,
             joins_run=joins_run,
         )
 
-    def _run_has_room(self, nbytes: int) -> bool:
-        return 0 < self._run_rows < _RUN_ROWS and self._run_nbytes + nbytes <= _RUN_BYTES
+    def _run_has_room(self, rows: int, nbytes: int, is_plain: bool) -> bool:
+        return (
+            0 < self._run_rows <= _RUN_ROWS - rows
+            and self._run_nbytes + nbytes <= (_RUN_BYTES if is_plain else _SMALL_RUN_BYTES)
+            and self._run_is_plain == is_plain
+        )
 
     def _has_room(self, nbytes: int, layout: Layout, *, joins_run: bool) -> bool:
         if self._nbytes + nbytes > layout.file_bytes:
             return False
         return joins_run or (
-            layout.mode is Mode.STITCHED and self._row_groups < layout.file_segments
+            layout.mode is Mode.STITCHED and self._row_groups < layout.file_row_groups
         )
 
 

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from columnar_kafka.config import ReadOptions
-    from columnar_kafka.native._core import File, FileSchema, RecordMaker, RecordReader, TableSchema
+    from columnar_kafka.native._core import (
+        File,
+        FileSchema,
+        RecordMaker,
+        RecordReader,
+        RowGroup,
+        TableSchema,
+    )
     from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = ["KnownFile", "NativeDecoder", "record_maker"]
@@ -105,6 +112,16 @@ class KnownFile:
             table.core, imported, options.max_values, options.max_decoded_bytes
         )
         return None if batch is None else pa.Table.from_batches([batch])
+
+    def append_to(self, rows: RowGroup, max_bytes: int) -> bool:
+        """Append all rows to others of the same columns; return whether that was done.
+
+        If not, none was: Arrow has to judge the file, or it takes more than `max_bytes` decoded.
+        """
+        assert self._known.schema is not None
+        options = self._options
+        nbytes = min(max_bytes, options.max_decoded_bytes)
+        return rows.append(self._file, self._known.schema, options.max_values, nbytes)
 
     def check(self) -> bool:
         """Return whether each value could be read; if not, Arrow has to judge the file."""

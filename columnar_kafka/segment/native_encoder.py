@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native._core import Encoder
 
-__all__ = ["native_encoder"]
+__all__ = ["leaf_plans", "native_encoder"]
 
 _ORDERS: Final = {"boolean": "unsigned", "float": "float", "string": "text", "binary": "bytes"}
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
@@ -51,12 +51,9 @@ def native_encoder(
     with pq.ParquetWriter(empty, schema, store_schema=needs_arrow_schema(schema)):
         pass
     footer = footer_bytes(empty.getvalue().to_pybytes())
-    leaves = [
-        _plan(path, arrow) for field in schema for path, arrow in leaf_columns(field, (field.name,))
-    ]
     file = pq.read_metadata(pa.BufferReader(empty.getvalue()))
     return native.core.Encoder(
-        leaves,
+        leaf_plans(schema),
         _schema_elements(footer),
         list((file.metadata or {}).items()),
         file.created_by,
@@ -64,6 +61,13 @@ def native_encoder(
         messages_are_compressed,
         kafka.members,
     )
+
+
+def leaf_plans(schema: pa.Schema) -> list[tuple[list[str], str, bool]]:
+    """Return each leaf's path, the order of its statistics, and whether it has any."""
+    return [
+        _plan(path, arrow) for field in schema for path, arrow in leaf_columns(field, (field.name,))
+    ]
 
 
 def _schema_elements(footer: bytes) -> bytes:
@@ -77,7 +81,6 @@ def _schema_elements(footer: bytes) -> bytes:
 
 
 def _plan(path: tuple[str, ...], arrow: pa.DataType) -> tuple[list[str], str, bool]:
-    """Return a leaf's path, the order of its statistics, and whether it has any."""
     order = _ORDERS.get(family(arrow) or "", "signed")
     if pa.types.is_unsigned_integer(arrow):
         order = "unsigned"

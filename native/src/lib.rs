@@ -38,6 +38,8 @@ mod _core {
     #[pymodule_export]
     use crate::consume::records::RecordMaker;
     #[pymodule_export]
+    use crate::consume::row_group::RowGroup;
+    #[pymodule_export]
     use crate::consume::tables::TableSchema;
     #[pymodule_export]
     use crate::plain::batch::PlainBatch;

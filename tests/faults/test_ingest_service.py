@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -15,7 +15,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from lakes import DeltaLake, rows
-from support import eventually
+from support import eventually, running
 
 from columnar_kafka import Producer
 
@@ -65,7 +65,7 @@ def test_two_topics_from_start_to_term(kafka, topic, tmp_path: Path) -> None:
         """
     )
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
-    with Popen([*COMMAND, "ingest", "--config", str(config)], stdout=PIPE) as process:
+    with running([*COMMAND, "ingest", "--config", str(config)], stdout=PIPE) as process:
         port = eventually(lambda: listening(process.pid))
         eventually(lambda: answer(port, "/ready"))
         with Producer(settings) as producer:

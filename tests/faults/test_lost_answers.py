@@ -80,7 +80,7 @@ def test_the_answer_of_any_one_request_is_lost(lossy: Lossy) -> None:
     name = uuid.uuid4().hex
     put(lossy.lake(name).table(), [0])
     before, _ = lossy.proxy.lose("", "", 1000)
-    put(lossy.behind(name).table(), range(4), file_segments=2)
+    put(lossy.behind(name).table(), range(4), file_row_groups=2, small_bytes=0)
     after, _ = lossy.proxy.lose("", "", 1000)
     for at in range(after - before):
         name = uuid.uuid4().hex
@@ -88,7 +88,7 @@ def test_the_answer_of_any_one_request_is_lost(lossy: Lossy) -> None:
         put(lake.table(), [0])
         lossy.proxy.lose("", "", at)
         with suppress(LakeError, OSError):
-            put(lossy.behind(name).table(), range(4), file_segments=2)
+            put(lossy.behind(name).table(), range(4), file_row_groups=2, small_bytes=0)
         assert rows(lake) in (numbers([0]), numbers(range(4)))
         put(lake.table(), range(6))
         assert rows(lake) == numbers(range(6))

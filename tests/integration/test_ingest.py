@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import threading
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from lakes import DeltaLake, DirectoryLake, IcebergLake, rows
 from sending import send, send_in_transactions
-from support import eventually
+from support import eventually, running
 
 from columnar_kafka import LakeError
 from columnar_kafka.ingest import (
@@ -192,8 +192,9 @@ def test_a_process_that_is_terminated_lands_what_it_has_read(kafka, topic, tmp_p
         *(sys.executable, "-m", "columnar_kafka.cli", "ingest"),
         *("--bootstrap-servers", kafka.bootstrap_servers, "--topic", name),
         *("--to", str(lake.root), "--partition", "0", "--json"),
+        *("--small-bytes", "0"),  # else what is read waits in memory
     ]
-    with Popen(line, stdout=PIPE) as process:
+    with running(line, stdout=PIPE) as process:
         eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
         process.send_signal(signal.SIGTERM)
         counts = json.loads(process.communicate()[0])[name]

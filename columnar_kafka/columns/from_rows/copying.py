@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -87,6 +86,39 @@ def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
     """Return the function that copies, checks and measures a field's values, also null."""
     accepted = AcceptedTypes(field, path)
     inner = copier(field, path, schema)
+    judge = _judge(field, accepted, inner)
+    if inner is None:
+        return _common(accepted, range_checks.surely_fits(field.type), judge)
+    if not pa.types.is_nested(field.type):
+        return judge
+
+    def copy(value: Any) -> tuple[Any, int]:
+        if value is None:
+            return judge(value)
+        value, nbytes = inner(value)
+        return value, nbytes + _VALUE_BYTES
+
+    return copy
+
+
+def _common(accepted: AcceptedTypes, surely_fits: Callable[[Any], bool], judge: Copy) -> Copy:
+    """Return a function that takes the common values of a field at once, and has others judged."""
+    exact = accepted.exact - {type(None)}
+    if accepted.is_text:
+        return lambda value: (
+            (value, _VALUE_BYTES + len(value))
+            if type(value) is str and value.isascii()
+            else judge(value)
+        )
+    if accepted.is_binary or accepted.is_local:
+        return judge
+    return lambda value: (
+        (value, _VALUE_BYTES) if type(value) in exact and surely_fits(value) else judge(value)
+    )
+
+
+def _judge(field: pa.Field, accepted: AcceptedTypes, inner: Copy | None) -> Copy:
+    path = accepted.path
     surely_fits = range_checks.surely_fits(field.type)
     convert = converter(field.type)
 
@@ -112,15 +144,6 @@ def element(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
     return copy
 
 
-def _collect(copies: Iterable[tuple[Any, int]]) -> tuple[list[Any], int]:
-    values = []
-    nbytes = _VALUE_BYTES
-    for value, more in copies:
-        values.append(value)
-        nbytes += more
-    return values, nbytes
-
-
 def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     copy_item = element(arrow.value_field, f"{path}.item", schema)
 
@@ -130,7 +153,12 @@ def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
             value, Iterable
         ):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a list")
-        return _collect(map(copy_item, value))
+        values, nbytes = [], _VALUE_BYTES
+        for original in value:
+            item, more = copy_item(original)
+            values.append(item)
+            nbytes += more
+        return values, nbytes
 
     return copy
 
@@ -153,18 +181,20 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
             ]
         return len(set(values))
 
-    def copy_pair(key: Any, item: Any) -> tuple[tuple[Any, Any], int]:
-        (key, key_bytes), (item, item_bytes) = copy_key(key), copy_item(item)
-        return (key, item), key_bytes + item_bytes
-
     def copy(value: Any) -> tuple[Any, int]:
         if not isinstance(value, Mapping):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a dict")
-        pairs, nbytes = _collect(starmap(copy_pair, value.items()))
+        keys, items, nbytes = [], [], _VALUE_BYTES
+        for original_key, original in value.items():
+            key, key_bytes = copy_key(original_key)
+            item, item_bytes = copy_item(original)
+            keys.append(key)
+            items.append(item)
+            nbytes += key_bytes + item_bytes
         # A map with two keys that are read as equal ones could not be read back as a dict.
-        if count_distinct([key for key, _ in pairs]) < len(pairs):
+        if count_distinct(keys) < len(keys):
             raise RowError(f"field {path!r} has two keys that are equal as {arrow.key_type}")
-        return pairs, nbytes
+        return list(zip(keys, items, strict=True)), nbytes
 
     return copy
 
@@ -180,9 +210,11 @@ def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
             raise RowError(
                 f"field {path!r} is {show(value)}; its schema wants a record: {ROW_TYPES}"
             )
-        values, nbytes = _collect(
-            copy_field(original) for copy_field, original in zip(copiers, originals, strict=True)
-        )
+        values, nbytes = [], _VALUE_BYTES
+        for copy_field, original in zip(copiers, originals, strict=True):
+            value, more = copy_field(original)
+            values.append(value)
+            nbytes += more
         return tuple(values), nbytes
 
     return copy

@@ -28,8 +28,8 @@ __all__ = ["Batch"]
 class Batch:
     """Consecutive segments of one schema, in a file for each partition of the table.
 
-    It `is_open` while more segments may be appended. A run of plain messages counts as a segment;
-    `decoded` is the number of its messages.
+    It `is_open` while more segments may be appended. A run counts as a segment; `decoded` is the
+    number of plain messages.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class _OpenFile:
 
     def _count(self, placed: Placed, part: SegmentPart) -> None:
         self._last = placed.last
-        self._messages += part.rows if placed.first.is_plain else 1
+        self._messages += part.messages
         self._rows += part.rows
 
     def _metadata(self) -> dict[str, str]:

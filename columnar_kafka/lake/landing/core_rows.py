@@ -73,7 +73,7 @@ class CoreRows:
         with _no_panic():
             block = rows.seal()
             data = self._encoder.encode(block, "", {})
-        return SegmentPart((), data, len(block), is_rewritten=True)
+        return SegmentPart((), data, len(block), len(block), is_rewritten=True)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from columnar_kafka.segment.parquet.page_checks import footer_bytes
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Iterable
 
     import pyarrow as pa
 
@@ -21,13 +20,24 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.segment.segment import Segment
 
-__all__ = ["Rewriter", "SegmentPart"]
+__all__ = ["Rewriter", "SegmentPart", "SegmentRows", "decoded"]
 
 _COMPRESSION: Final = "zstd"
 
 
+class SegmentRows(NamedTuple):
+    """Those rows of a segment that belong to one partition of the table.
+
+    Without a `table` they are all of its rows, and land as they came.
+    """
+
+    partition: PartitionValues
+    segment: Segment
+    table: pa.Table | None
+
+
 class SegmentPart(NamedTuple):
-    """Those rows of a segment that belong to one partition of the table, as a Parquet file.
+    """Rows that belong to one partition of the table, of some `messages`, as a Parquet file.
 
     A part that `is_rewritten` does not have the bytes that came.
     """
@@ -35,6 +45,7 @@ class SegmentPart(NamedTuple):
     partition: PartitionValues
     data: Any
     rows: int
+    messages: int
     is_rewritten: bool
 
 
@@ -46,12 +57,12 @@ class Rewriter:
         self._straddle = straddle
         self._encoders: dict[str, ParquetEncoder] = {}  # by the segments' schema: each learns
 
-    def parts(
+    def divided(
         self, segment: Segment, fitting: Fitting, source: SourcePartition, today: datetime.date
-    ) -> list[SegmentPart]:
+    ) -> list[SegmentRows]:
         """Return a segment as it came, if its types fit and its rows are of one partition.
 
-        Otherwise it is decoded, cast, split, and encoded anew.
+        Otherwise it is decoded, cast and split.
 
         Raises:
             UnlandableError: it cannot be, or has to become a dead letter.
@@ -60,8 +71,8 @@ class Rewriter:
         try:
             partition = shared_partition(fitting.partitioning, segment, source, today)
             if partition is not None and fitting.cast_to is None:
-                return [SegmentPart(partition, segment.bytes, segment.rows, is_rewritten=False)]
-            table = _decoded(segment)
+                return [SegmentRows(partition, segment, None)]
+            table = decoded(segment)
             if partition is None:
                 parts = list(divide(fitting.partitioning, table, source, today))
             else:
@@ -77,9 +88,19 @@ class Rewriter:
                 "table.straddle=split would split it"
             )
         if len(parts) == 1 and fitting.cast_to is None:
-            return [SegmentPart(parts[0][0], segment.bytes, segment.rows, is_rewritten=False)]
+            return [SegmentRows(parts[0][0], segment, None)]
         self.segments += 1
-        return self._encoded(parts, segment.header.schema, fitting)
+        return [
+            SegmentRows(partition, segment, _cast(rows, fitting.cast_to))
+            for partition, rows in parts
+        ]
+
+    def part(self, rows: SegmentRows) -> SegmentPart:
+        """Return the rows as they came, or encoded anew."""
+        partition, segment, table = rows
+        if table is not None:
+            return self.encoded_part(partition, table, segment.header.schema, messages=1)
+        return SegmentPart(partition, segment.bytes, segment.rows, 1, is_rewritten=False)
 
     def encoded(
         self,
@@ -96,25 +117,31 @@ class Rewriter:
         Raises:
             UnlandableError: a value cannot be a partition's.
         """
-        if not fitting.partitioning:
-            return self._encoded([((), rows)], schema, fitting)
-        with unlandable():
-            parts = list(divide(fitting.partitioning, rows, source, today))
-        return self._encoded(parts, schema, fitting)
+        parts: list[tuple[PartitionValues, pa.Table]] = [((), rows)]
+        if fitting.partitioning:
+            with unlandable():
+                parts = list(divide(fitting.partitioning, rows, source, today))
+        return [
+            self.encoded_part(
+                partition, _cast(table, fitting.cast_to), schema, messages=table.num_rows
+            )
+            for partition, table in parts
+        ]
 
-    def _encoded(
-        self, parts: Iterable[tuple[PartitionValues, pa.Table]], schema: str, fitting: Fitting
-    ) -> list[SegmentPart]:
+    def encoded_part(
+        self, partition: PartitionValues, rows: pa.Table, schema: str, *, messages: int
+    ) -> SegmentPart:
+        """Return rows of some messages, encoded; `schema` is the messages', by its fingerprint."""
         encoder = self._encoders.setdefault(schema, ParquetEncoder(_COMPRESSION))
-        encoded = []
-        for partition, rows in parts:
-            table = rows if fitting.cast_to is None else rows.cast(fitting.cast_to)
-            data = encoder.encode(table.combine_chunks().to_batches()[0], {})
-            encoded.append(SegmentPart(partition, data, rows.num_rows, is_rewritten=True))
-        return encoded
+        data = encoder.encode(rows.combine_chunks().to_batches()[0], {})
+        return SegmentPart(partition, data, rows.num_rows, messages, is_rewritten=True)
 
 
-def _decoded(segment: Segment) -> pa.Table:
+def _cast(rows: pa.Table, schema: pa.Schema | None) -> pa.Table:
+    return rows if schema is None else rows.cast(schema)
+
+
+def decoded(segment: Segment) -> pa.Table:
     """Return a segment's rows.
 
     Raises:

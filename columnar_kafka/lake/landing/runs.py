@@ -1,8 +1,8 @@
-"""Plain messages that wait to become rows together: a *run*, one row group of a file.
+"""Messages that wait to become rows together: a *run*, one row group of a file.
 
-A run ends where the plan begins another row group, before a segment of its partition, at the end of
-the attempt, and when much is waiting. It consists of messages, or of rows that the native core has
-made of them already: what would be both is two runs.
+They are plain messages that are decoded, or small segments. A run ends where the plan begins
+another row group, at the end of the attempt, and when much is waiting. It consists of messages, or
+of rows that the native core has made of plain ones already: what would be both is two runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_BYTES: Final = 64 << 20
 
 
 class WaitingMessage(NamedTuple):
-    """A plain message, and where it lands."""
+    """A message, and where it lands."""
 
     placement: Placement
     message: SourceMessage

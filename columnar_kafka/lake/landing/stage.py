@@ -1,7 +1,7 @@
 """Messages to staged files: every segment is verified, then written as it is or stitched.
 
-One segment is in memory at a time, and a file is written as its segments arrive. Plain messages to
-be decoded wait (see `runs`), and then go the way of a segment's rows.
+One large segment is in memory at a time, and a file is written as they arrive. Small segments and
+plain messages to be decoded wait (see `runs`), and then go the way of a large segment's rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.lake.aside.decoding import PlainDecoder
@@ -18,19 +18,19 @@ from columnar_kafka.lake.aside.set_aside import SetAside, land_staged
 from columnar_kafka.lake.landing.batch import Batch
 from columnar_kafka.lake.landing.core_rows import core_rows
 from columnar_kafka.lake.landing.rewrite import Rewriter
-from columnar_kafka.lake.landing.runs import WaitingRuns
+from columnar_kafka.lake.landing.runs import WaitingMessage, WaitingRuns
+from columnar_kafka.lake.landing.small_segments import SmallSegments, VerifiedSegment
 from columnar_kafka.lake.model import StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Placed, Planner
 from columnar_kafka.lake.tables.files import new_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from columnar_kafka.lake.landing.core_rows import CoreRows
     from columnar_kafka.lake.landing.rewrite import SegmentPart
-    from columnar_kafka.lake.landing.runs import WaitingMessage
     from columnar_kafka.lake.model import (
         CommitResult,
         FileWriter,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.plan import Layout, Placement
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.native import _core as core
+    from columnar_kafka.segment.headers import SegmentHeader
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["MAX_OPEN", "Stager", "land", "stage"]
@@ -149,6 +150,7 @@ class Stager:
         self._set_aside = SetAside(self._rules, planner.fences)
         self._fittings: dict[str, Fitting] = {}  # by the segments' schema
         self._rewriter = Rewriter(self._rules.straddle)
+        self._small = SmallSegments(self._rewriter, self._verified, self._fitting)
         decoding = self._rules.decoding
         self._decoder = None if decoding is None else PlainDecoder(decoding)
         self._core: CoreRows | None = None
@@ -157,26 +159,40 @@ class Stager:
         self._decoded: dict[str, int] = {}  # see `StageResult`
 
     def add(self, message: SourceMessage) -> None:
-        """Verify a message and write it to a file, or set it aside. Keeps no segment.
+        """Verify a message and write it to a file, or set it aside. Keeps no large segment.
 
-        A plain message that is to be decoded waits for those after it: its error may come from a
-        later call, or from `finish`.
+        A small segment, and a plain message that is to be decoded, waits for those after it: its
+        error may come from a later call, or from `finish`.
 
         Raises:
             LakeError, OSError: as `stage`.
         """
-        if self._decoder is not None:
-            if message.is_plain:
-                self._add_plain(message, self._decoder)
-                return
-            self._land_run(self._planner.source(message), self._decoder)
         try:
-            placed = self._placed(message)
+            placement = self._planner.place(message, self._header(message))
         except UnlandableError as error:
             self._refuse(message, error)
             return
-        if placed is not None:
-            self._write(*placed)
+        if placement is None:
+            return
+        if not placement.joins_run or self._waiting.has_rows(placement.source):
+            self._land_run(placement.source)
+        if placement.starts_file:  # also if another message will be its first
+            self._end_file(placement.source)
+        if self._set_aside.has(placement.source, message.offset):
+            return
+        if not placement.in_run:
+            for segment in self._verified([WaitingMessage(placement, message)]):
+                self._write(*segment.alone(self._rewriter))
+            return
+        self._waiting.add(placement, message)
+        if (largest := self._waiting.too_large()) is not None:
+            self._land_run(largest)
+
+    def _header(self, message: SourceMessage) -> SegmentHeader | None:
+        """Return what the plan needs to know of a plain message that is to be decoded."""
+        if self._decoder is None or not message.is_plain:
+            return None
+        return self._decoder.header(self._planner.source(message).fence, message.offset)
 
     def add_plain(self, messages: PlainMessages) -> None:
         """Take plain messages, as `add` takes each of them.
@@ -195,7 +211,7 @@ class Stager:
             header = core.decoder.header(source.fence, messages.core.offset(start))
             placement, stop = self._planner.place_plain(messages, start, header)
             if not placement.joins_run or self._waiting.has_messages(source):
-                self._land_run(source, core.decoder)
+                self._land_run(source)
             if placement.starts_file:
                 self._end_file(source)
             self._fill(placement, messages, range(start, stop), core)
@@ -233,7 +249,7 @@ class Stager:
                 at = end
         self._waiting.measure(source)
         if (largest := self._waiting.too_large()) is not None:
-            self._land_run(largest, core.decoder)
+            self._land_run(largest)
 
     def _refuse(self, message: SourceMessage, error: UnlandableError) -> None:
         """Set a message aside, or raise why it cannot land."""
@@ -243,30 +259,31 @@ class Stager:
     def _refuse_plain(self, message: SourceMessage, reason: str) -> None:
         self._refuse(message, UnlandableError(f"plain message at {message}: {reason}"))
 
-    def _add_plain(self, message: SourceMessage, decoder: PlainDecoder) -> None:
-        """Let a plain message wait, and land the run before it if that has ended."""
-        source = self._planner.source(message)
-        placement = self._planner.place(message, decoder.header(source.fence, message.offset))
-        if placement is None:
-            return
-        if not placement.joins_run or self._waiting.has_rows(source):
-            self._land_run(source, decoder)
-        if placement.starts_file:
-            self._end_file(source)
-        if self._set_aside.has(source, message.offset):
-            return
-        self._waiting.add(placement, message)
-        if (largest := self._waiting.too_large()) is not None:
-            self._land_run(largest, decoder)
-
-    def _land_run(self, source: SourcePartition, decoder: PlainDecoder) -> None:
+    def _land_run(self, source: SourcePartition) -> None:
         """Write the run of a partition, if it has one, and set aside what cannot land."""
         if (run := self._waiting.take(source)) is None:
             return
         if run.rows is not None:
-            self._write_rows(*run.rows, decoder)
+            assert self._decoder is not None
+            self._write_rows(*run.rows, self._decoder)
+        elif run.messages[0].placement.is_plain:
+            assert self._decoder is not None
+            self._land_messages(source, run.messages, self._decoder)
         else:
-            self._land_messages(source, run.messages, decoder)
+            for row_group in self._small.row_groups(run.messages):
+                self._write(*row_group)
+
+    def _verified(self, run: Iterable[WaitingMessage]) -> Iterator[VerifiedSegment]:
+        """Yield the segments that can land, verified, and set aside the others."""
+        for placement, message in run:
+            try:
+                segment, may_share = _verified(message, self._rules)
+                fitting = self._fitting(segment.header.schema, segment.schema)
+                rows = self._rewriter.divided(segment, fitting, placement.source, self._today())
+            except UnlandableError as error:
+                self._refuse(message, error)
+            else:
+                yield VerifiedSegment(placement, segment.schema, fitting, rows, may_share)
 
     def _land_messages(
         self, source: SourcePartition, messages: Sequence[WaitingMessage], decoder: PlainDecoder
@@ -278,7 +295,7 @@ class Stager:
         good = [waiting for index, waiting in enumerate(messages) if index not in refused]
         if not good:
             return
-        self._land_run(source, decoder)
+        self._land_run(source)
         try:
             fitting = self._fitting(decoder.fingerprint, decoder.schema)
         except UnlandableError as error:
@@ -314,19 +331,6 @@ class Stager:
             self._write_run(run[half:], rows.slice(half), fitting)
         else:
             self._write(Placed.of(placements), rows.schema, fitting, parts, may_share=True)
-
-    def _placed(self, message: SourceMessage) -> _Verified | None:
-        """Verify a message; return where it lands and as what, if it does."""
-        if (placement := self._planner.place(message)) is None:
-            return None
-        if placement.starts_file:  # also if another message will be its first
-            self._end_file(placement.source)
-        if self._set_aside.has(placement.source, message.offset):
-            return None
-        segment, may_share = _verified(message, self._rules)
-        fitting = self._fitting(segment.header.schema, segment.schema)
-        parts = self._rewriter.parts(segment, fitting, placement.source, self._today())
-        return _Verified(Placed.of([placement]), segment.schema, fitting, parts, may_share)
 
     def _end_file(self, source: SourcePartition) -> None:
         """Finish what is open of a partition, if anything is."""
@@ -366,9 +370,8 @@ class Stager:
 
         Blocks while it writes. Raises as `add`.
         """
-        if self._decoder is not None:
-            for source in self._waiting.sources():
-                self._land_run(source, self._decoder)
+        for source in self._waiting.sources():
+            self._land_run(source)
         for batch in self._open.values():
             self._finish(batch)
         return replace(
@@ -412,13 +415,3 @@ class Stager:
             return writer
 
         return create
-
-
-class _Verified(NamedTuple):
-    """A verified segment: where it lands, and its parts."""
-
-    placed: Placed
-    schema: pa.Schema
-    fitting: Fitting
-    parts: Sequence[SegmentPart]
-    may_share: bool

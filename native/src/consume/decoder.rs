@@ -126,7 +126,7 @@ impl File {
 
 impl File {
     /// Go through all columns, without the GIL.
-    fn detached<T: Send>(
+    pub fn detached<T: Send>(
         &self,
         py: Python<'_>,
         name: &'static str,

@@ -4,4 +4,5 @@ pub mod copier;
 pub mod decoder;
 pub mod file_schema;
 pub mod records;
+pub mod row_group;
 pub mod tables;

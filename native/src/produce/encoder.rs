@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
 use crate::produce::batch::Block;
 use crate::python::panics::entry;
+use crate::values::leaf::Leaf;
 
 /// Encodes the segments of one topic. One thread owns it.
 #[pyclass(module = "columnar_kafka.native._core")]
@@ -91,6 +92,22 @@ impl Encoder {
 }
 
 impl Encoder {
+    /// Return all leaves of some rows as a Parquet file, without the GIL.
+    pub fn write_leaves<'py>(
+        &mut self,
+        py: Python<'py>,
+        leaves: &[Leaf],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let pairs: Vec<(&[u8], &[u8])> =
+            (self.key_values.iter()).map(|(key, value)| (&key[..], &value[..])).collect();
+        let sources: Vec<_> = leaves.iter().map(Source::Leaf).collect();
+        let rows = 0..leaves.first().map_or(0, |leaf| leaf.rows);
+        let writer = &mut self.writer;
+        let file = py.detach(|| writer.write(&sources, rows, &pairs));
+        let file = file.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(PyBytes::new(py, file))
+    }
+
     fn write<'py>(
         &mut self,
         py: Python<'py>,

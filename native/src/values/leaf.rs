@@ -41,6 +41,10 @@ impl Bits {
         self.bytes[i / 8] >> (i % 8) & 1 == 1
     }
 
+    pub fn extend(&mut self, other: &Self) {
+        (0..other.len).for_each(|i| self.push(other.get(i)));
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -99,6 +103,23 @@ impl Values {
             Self::Strings(_) => Self::Strings(Strings::new(true)),
             Self::Fixed { width, .. } => Self::Fixed { width: *width, bytes: Vec::new() },
         }
+    }
+
+    /// Append values of the same type; return whether there was room.
+    fn extend(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bool(bits), Self::Bool(more)) => bits.extend(more),
+            (Self::I32(values), Self::I32(more)) => values.extend_from_slice(more),
+            (Self::I64(values), Self::I64(more)) => values.extend_from_slice(more),
+            (Self::F32(values), Self::F32(more)) => values.extend_from_slice(more),
+            (Self::F64(values), Self::F64(more)) => values.extend_from_slice(more),
+            (Self::Strings(strings), Self::Strings(more)) => return strings.extend(more),
+            (Self::Fixed { bytes, .. }, Self::Fixed { bytes: more, .. }) => {
+                bytes.extend_from_slice(more)
+            }
+            _ => unreachable!("values of another type"),
+        }
+        true
     }
 
     pub fn truncate(&mut self, len: usize) {
@@ -252,6 +273,26 @@ impl Leaf {
                 self.rows += rows;
             }
         }
+    }
+
+    /// Append all rows of a leaf of the same column; return whether there was room. If not, this is
+    /// damaged.
+    pub fn extend(&mut self, other: &Self) -> bool {
+        match (&mut self.levels, &other.levels) {
+            (Levels::Required, Levels::Required) => {}
+            (Levels::Flat { nulls }, Levels::Flat { nulls: more }) => {
+                nulls.extend(more.iter().map(|&null| self.rows as u32 + null));
+            }
+            (Levels::Nested { def, rep }, Levels::Nested { def: more_def, rep: more_rep }) => {
+                def.extend_from_slice(more_def);
+                if let (Some(rep), Some(more)) = (rep, more_rep) {
+                    rep.extend_from_slice(more);
+                }
+            }
+            _ => unreachable!("a leaf of another column"),
+        }
+        self.rows += other.rows;
+        self.values.extend(&other.values)
     }
 
     /// Remove all but the first `rows` rows.

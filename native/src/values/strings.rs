@@ -143,6 +143,11 @@ impl Strings {
         Some(Size { nbytes, decoded: bytes.len() })
     }
 
+    /// Append the values of another column; return whether there was room.
+    pub fn extend(&mut self, other: &Self) -> bool {
+        (0..other.len()).all(|value| self.push_bytes(other.get(value)).is_some())
+    }
+
     #[inline(always)]
     fn push_stored(&mut self, bytes: &[u8], allowed: impl Fn(&[u8]) -> bool) -> Option<Size> {
         if self.heap.len() + bytes.len() > MAX_HEAP || !allowed(bytes) {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_a_directory_is_compacted_while_nobody_reads_it(tmp_path: Path) -> None:
     lake = DirectoryLake(tmp_path / "lake")
-    put(lake.table(), range(3), file_segments=1)
+    put(lake.table(), range(3), file_row_groups=1, small_bytes=0)
     result = invoke("compact", str(lake.root))
     assert (result.exit_code, "stop them" in result.output) == (2, True)
     result = invoke("compact", str(lake.root), "--offline", "--json")
@@ -25,7 +25,7 @@ def test_a_directory_is_compacted_while_nobody_reads_it(tmp_path: Path) -> None:
 
 def test_an_iceberg_table_is_compacted(tmp_path: Path) -> None:
     lake = IcebergLake(tmp_path / "lake")
-    put(lake.table(), range(3), file_segments=1)
+    put(lake.table(), range(3), file_row_groups=1, small_bytes=0)
     result = invoke("compact", *table_place(lake))
     assert (result.exit_code, result.stdout) == (0, "3 files before, 1 now\n")
 

@@ -129,7 +129,7 @@ def test_a_signal_lands_what_was_read(tmp_path: Path, monkeypatch: pytest.Monkey
         return create(self, path)
 
     monkeypatch.setattr(LocalFiles, "create", interrupted)
-    result = invoke(*INGEST, str(tmp_path / "lake"))
+    result = invoke(*INGEST, str(tmp_path / "lake"), "--small-bytes", "0")
     assert (result.exit_code, result.stdout) == (0, "t: 2 rows landed in 1 files\n")
 
 

@@ -30,6 +30,7 @@ from columnar_kafka.ingest import (
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.settings import landing_config
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError
+from columnar_kafka.lake.plan import Layout
 from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.lake.tables.local_files import LocalFiles
 from columnar_kafka.testing import FakeKafka
@@ -381,7 +382,7 @@ def test_what_is_staged_lands_though_nothing_more_comes(
 def test_a_stop_lands_what_was_read(kafka: FakeKafka, lake: DirectoryLake) -> None:
     send(kafka, range(6))
     table = lake.table()
-    service = to_the_end(table, stop_at_end=False)
+    service = to_the_end(table, stop_at_end=False, layout=Layout(small_bytes=0))
     create = table.create
 
     def stopping(*arguments: Any) -> Any:
@@ -619,7 +620,8 @@ def test_the_loser_of_two_on_one_partition_says_so(kafka: FakeKafka, lake: Direc
 
     table.create = overtaken
     size = sum(len(message.value()) for message in kafka.messages("t"))
-    service = to_the_end(table, stop_at_end=False, roll_bytes=size + 1)
+    layout = Layout(small_bytes=0)
+    service = to_the_end(table, stop_at_end=False, roll_bytes=size + 1, layout=layout)
     with pytest.raises(NotLandedError, match="have landed meanwhile: stage the input again"):
         service.run()
     assert rows(lake) == list(range(4))
@@ -779,7 +781,7 @@ def test_what_is_staged_lands_before_a_partition_is_given_up(
     service = to_the_end(table, partitions=None, stop_at_end=False)
     thread = threading.Thread(target=service.run)
     thread.start()
-    eventually(lambda: list(lake.root.glob("_columnar/staged/*")))
+    eventually(lambda: service.stats.staged_segments)
     other = kafka.Consumer(CONFIG | GROUP)
     other.subscribe(["t"])
     eventually(lambda: other.poll(0.01) or rows_or_none(lake) == list(range(4)))

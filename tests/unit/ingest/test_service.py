@@ -22,6 +22,7 @@ from columnar_kafka.ingest import (
     IngestService,
     IngestSettings,
 )
+from columnar_kafka.lake.plan import Layout
 from columnar_kafka.lake.tables.directory.table import ParquetDirectory
 from columnar_kafka.testing import FakeKafka
 
@@ -133,7 +134,7 @@ def test_if_one_fails_the_others_land_what_they_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
 ) -> None:
     good = "b" if bad == "a" else "a"
-    running = service(tmp_path)
+    running = service(tmp_path, layout=Layout(small_bytes=0))
     create = ParquetDirectory.create
 
     def created(self: ParquetDirectory, source: SourcePartition, *rest: Any) -> Any:
@@ -161,7 +162,7 @@ def test_a_panic_of_a_library_ends_all_and_is_raised(
         pass
 
     good = "b" if bad == "a" else "a"
-    running = service(tmp_path)
+    running = service(tmp_path, layout=Layout(small_bytes=0))
     create = ParquetDirectory.create
 
     def created(self: ParquetDirectory, source: SourcePartition, *rest: Any) -> Any:

@@ -56,7 +56,7 @@ def test_what_landed_is_proven(lake: Any, mode: Mode) -> None:
 
 
 def test_a_message_that_is_not_there_is_missing(directory: DirectoryLake) -> None:
-    put(directory.table(), [0, 1, 6], file_segments=1)
+    put(directory.table(), [0, 1, 6], file_row_groups=1, small_bytes=0)
     report = audit(directory, segments([0, 1, 2, 3, 5, 6]))
     assert findings(report) == [("missing", 2, 5)]
     assert report.messages == 3
@@ -68,7 +68,7 @@ def test_one_that_is_left_out_within_a_file_is_named(directory: DirectoryLake) -
 
 
 def test_messages_that_are_there_part_those_that_are_missing(directory: DirectoryLake) -> None:
-    put(directory.table(), [0, 3, 5, 9], file_segments=2)
+    put(directory.table(), [0, 3, 5, 9], file_row_groups=2, small_bytes=0)
     report = audit(directory, segments([0, 1, 2, 3, 4, 5, 6, 8, 9]))
     assert findings(report) == [("missing", 1, 2), ("missing", 4, 4), ("missing", 6, 8)]
 

@@ -101,7 +101,7 @@ def test_a_table_is_merged_while_others_land(every_lake: Any) -> None:
                     put(every_lake.table(), range(offset, offset + 2))
                     break
 
-    put(every_lake.table(), [0, 1], file_segments=1)
+    put(every_lake.table(), [0, 1], file_row_groups=1, small_bytes=0)
     with ThreadPoolExecutor(1) as pool:
         landing = pool.submit(land_all)
         while not landing.done():
@@ -208,8 +208,8 @@ def test_killed_at_its_commit_and_started_again(tmp_path: Path, kind: Any, *, af
 
 def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLake) -> None:
     table = lake.table()
-    put(table, range(5), file_segments=1)
-    table.commit([staged(table, [0, 1], partition=1, file_segments=1)])
+    put(table, range(5), file_row_groups=1, small_bytes=0)
+    table.commit([staged(table, [0, 1], partition=1, file_row_groups=1, small_bytes=0)])
     size = max(path.stat().st_size for path in lake.root.glob("t/*.parquet"))
     assert lake.table().compact(2 * size).files == 4
     assert names(lake) == [
@@ -221,9 +221,9 @@ def test_files_are_merged_up_to_a_size_and_within_a_partition(lake: DirectoryLak
 
 def test_a_name_that_is_taken_is_left_alone(lake: DirectoryLake, tmp_path: Path) -> None:
     """Dead letters that were replayed may have it."""
-    put(lake.table(), range(2), file_segments=1)
+    put(lake.table(), range(2), file_row_groups=1, small_bytes=0)
     other = DirectoryLake(tmp_path / "other")
-    put(other.table(), range(2), file_segments=1)
+    put(other.table(), range(2), file_row_groups=1, small_bytes=0)
     other.table().compact(LARGE)
     [merged] = names(other)
     taken = lake.root / "t" / merged
@@ -245,7 +245,7 @@ def test_a_log_that_lacks_a_file_that_was_merged_is_an_error(lake: DirectoryLake
 
 
 def test_files_of_other_schemas_stay_apart(lake: DirectoryLake) -> None:
-    put(lake.table(), range(2), file_segments=1)
+    put(lake.table(), range(2), file_row_groups=1, small_bytes=0)
     wide = segment(pa.table({"n": [20], "more": [1]}), offset=2, number=2)
     land([wide], table=lake.table(), generations=GENERATIONS)
     assert lake.table().compact(LARGE).files == 2
@@ -275,9 +275,9 @@ def test_a_merged_file_has_few_row_groups_and_says_what_it_is(lake: DirectoryLak
 
 
 def test_it_can_be_merged_again(lake: DirectoryLake) -> None:
-    put(lake.table(), range(2), file_segments=1)
+    put(lake.table(), range(2), file_row_groups=1, small_bytes=0)
     lake.table().compact(LARGE)
-    put(lake.table(), range(2, 4), file_segments=1)
+    put(lake.table(), range(2, 4), file_row_groups=1, small_bytes=0)
     assert lake.table().compact(LARGE) == CompactResult(files_before=3, files=1)
     assert rows(lake) == numbers(range(4))
     assert lake.table().fences()[FENCE].next == 4
@@ -294,8 +294,8 @@ def test_values_of_every_type_stay_equal(every_lake: Any) -> None:
 
 
 def test_a_file_that_cannot_be_read_stops_it_and_nothing_changes(lake: DirectoryLake) -> None:
-    put(lake.table(), range(2), file_segments=1)
-    put(lake.table(), range(2, 4), file_segments=1)
+    put(lake.table(), range(2), file_row_groups=1, small_bytes=0)
+    put(lake.table(), range(2, 4), file_row_groups=1, small_bytes=0)
     min(lake.root.glob("t/*.parquet")).write_bytes(b"nothing")
     before = names(lake)
     with pytest.raises(LakeError, match=r"p0-0{20}-0{20}\.parquet to "):

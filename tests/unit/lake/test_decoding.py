@@ -121,7 +121,7 @@ def test_rows_stand_in_the_order_of_offsets_a_row_group_for_each_run(
     assert pq.read_table(file)["n"].to_pylist() == [0, 1, 2000, 2001, 3, 4000, 4001, 5000, 5001, 6]
     metadata = pq.read_metadata(file)
     groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
-    assert groups == [2, 2, 1, 2, 2, 1]
+    assert groups == [2, 2, 1, 4, 1]
 
 
 def test_a_row_has_its_messages_key_time_headers_and_identity(directory: DirectoryLake) -> None:
@@ -144,7 +144,7 @@ def test_a_run_is_bounded_and_goes_on_in_the_same_file(
     directory: DirectoryLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("columnar_kafka.lake.plan._RUN_ROWS", 3)
-    put(directory.table(), map(plain, range(7)), Layout(file_segments=2))
+    put(directory.table(), map(plain, range(7)), Layout(file_row_groups=2, small_bytes=0))
     files = sorted(directory.root.glob("t/*.parquet"))
     assert [pq.read_metadata(file).num_row_groups for file in files] == [2, 1]
     assert [pq.read_metadata(file).num_rows for file in files] == [6, 1]

@@ -58,7 +58,7 @@ def replayed(lake: DeltaLake) -> list[str]:
 
 
 def test_readers_that_are_not_ours_agree(lake: DeltaLake) -> None:
-    put(lake.table(), range(4), file_segments=2)
+    put(lake.table(), range(4), file_row_groups=2, small_bytes=0)
     put(lake.table(), range(7))
     staged(lake.table(), [7, 8])  # not landed
     assert rows(lake) == numbers(range(7))
@@ -172,7 +172,7 @@ def test_a_restore_to_a_time_cannot_be_followed(lake: DeltaLake) -> None:
 
 
 def test_the_commits_of_other_writers_are_passed_over(lake: DeltaLake) -> None:
-    put(lake.table(), [0, 1], file_segments=1)
+    put(lake.table(), [0, 1], file_row_groups=1, small_bytes=0)
     DeltaTable(str(lake.root)).optimize.compact()
     put(lake.table(), range(4))
     assert rows(lake) == numbers(range(4))

@@ -92,7 +92,7 @@ def name(first: int, last: int, *, folder: str = "t", partition: int = 0) -> str
 
 
 def test_files_are_named_by_topic_partition_and_offsets(table: ParquetDirectory) -> None:
-    result = put(table, [0, 1, 2, 5], file_segments=2)
+    result = put(table, [0, 1, 2, 5], file_row_groups=2, small_bytes=0)
     assert names(table) == [name(0, 1), name(2, 5)]
     assert result.files == (name(0, 1), name(2, 5))
     assert result.landed == Count(4, 4 * ROWS)
@@ -200,7 +200,7 @@ def test_topics_that_readers_would_not_look_into_are_escaped(
 
 
 def test_other_readers_find_the_rows(table: ParquetDirectory) -> None:
-    put(table, range(4), file_segments=2)
+    put(table, range(4), file_row_groups=2, small_bytes=0)
     staged(table, [7, 8])  # not landed
     assert sorted(pl.read_parquet(table.root / "**/*.parquet")["n"]) == numbers(range(4))
     assert sorted(ds.dataset(table.root).to_table()["n"].to_pylist()) == numbers(range(4))
@@ -287,7 +287,7 @@ def test_files_of_the_newest_commit_that_are_gone_are_noticed(table: ParquetDire
 
 
 def test_a_lost_log_is_noticed(table: ParquetDirectory) -> None:
-    put(table, range(4), file_segments=2)
+    put(table, range(4), file_row_groups=2, small_bytes=0)
     for path in table.root.glob("_columnar/log/*"):
         path.unlink()
     refused(table, [staged(table, range(4))], "exists, but is not in the log")
@@ -504,12 +504,12 @@ INPUT = range(8)
 def base(root: Path) -> ParquetDirectory:
     """A table in which something has landed before."""
     table = quick(root)
-    put(table, [0, 1], file_segments=1)
+    put(table, [0, 1], file_row_groups=1, small_bytes=0)
     return table
 
 
 def attempt(table: ParquetDirectory) -> CommitResult:
-    return put(table, INPUT, file_segments=4)
+    return put(table, INPUT, file_row_groups=4, small_bytes=0)
 
 
 def steps_of(
@@ -542,8 +542,8 @@ def chosen(steps: list[str]) -> Iterable[int]:
 def settle(root: Path, offsets: Iterable[int] = INPUT) -> None:
     """Land all again after a restart: in other files, for the grouping is not to be relied on."""
     table = quick(root)
-    put(table, offsets, file_segments=3)
-    put(table, offsets, file_segments=3)
+    put(table, offsets, file_row_groups=3, small_bytes=0)
+    put(table, offsets, file_row_groups=3, small_bytes=0)
     assert rows(table) == numbers(offsets)
 
 
@@ -597,7 +597,12 @@ def test_a_fault_in_rolling_forward_what_another_left(tmp_path: Path) -> None:
         with pytest.raises(Killed):
             attempt(ParquetDirectory(root, files=KilledFiles(at=logged)))
         with suppress(Killed):
-            put(ParquetDirectory(root, files=KilledFiles(at=k)), range(10), file_segments=4)
+            put(
+                ParquetDirectory(root, files=KilledFiles(at=k)),
+                range(10),
+                file_row_groups=4,
+                small_bytes=0,
+            )
         settle(root, range(10))
 
 
@@ -609,7 +614,9 @@ def test_another_commit_at_any_step(tmp_path: Path, others: range) -> None:
     for k in chosen(steps_of(tmp_path / "count", attempt)):
         root = tmp_path / str(k)
         base(root)
-        files = InterruptedFiles(k, lambda root=root: put(quick(root), others, file_segments=3))
+        files = InterruptedFiles(
+            k, lambda root=root: put(quick(root), others, file_row_groups=3, small_bytes=0)
+        )
         with suppress(NotLandedError):
             attempt(ParquetDirectory(root, files=files))
         counts = Counter(rows(quick(root)))
@@ -618,7 +625,7 @@ def test_another_commit_at_any_step(tmp_path: Path, others: range) -> None:
 
 
 def compact(table: ParquetDirectory) -> object:
-    put(quick(table.root), INPUT, file_segments=4)
+    put(quick(table.root), INPUT, file_row_groups=4, small_bytes=0)
     return table.compact(1 << 20)
 
 
@@ -643,7 +650,9 @@ def test_a_landing_at_any_step_of_compacting(tmp_path: Path) -> None:
     for k in chosen(steps_of(tmp_path / "count", compact)):
         root = tmp_path / str(k)
         base(root)
-        files = InterruptedFiles(k, lambda root=root: put(quick(root), range(10), file_segments=3))
+        files = InterruptedFiles(
+            k, lambda root=root: put(quick(root), range(10), file_row_groups=3, small_bytes=0)
+        )
         compact(ParquetDirectory(root, files=files))
         assert rows(quick(root)) == numbers(range(10))
         settle(root, range(10))
@@ -654,11 +663,11 @@ def test_another_commit_of_the_very_same_files_at_any_step(tmp_path: Path) -> No
     """A driver that was taken for dead: both say what is true, that the files have landed."""
 
     def commit(table: ParquetDirectory) -> CommitResult:
-        return table.commit([staged(quick(table.root), INPUT, file_segments=4)])
+        return table.commit([staged(quick(table.root), INPUT, file_row_groups=4, small_bytes=0)])
 
     for k in chosen(steps_of(tmp_path / "count", commit)):
         root = tmp_path / str(k)
-        shared = staged(base(root), INPUT, file_segments=4)
+        shared = staged(base(root), INPUT, file_row_groups=4, small_bytes=0)
         files = InterruptedFiles(k, lambda: quick(root).commit([shared]))  # noqa: B023 - used here
         result = ParquetDirectory(root, files=files).commit([shared])
         assert result.landed.plus(result.landed_before) == Count(8, 8 * ROWS)

@@ -66,7 +66,7 @@ def writing(table: Any, write: Callable[[Any, Any], int]) -> Any:
 
 def test_what_landed_is_there_once_and_the_fence_says_so(lake: Any) -> None:
     assert lake.table().fences() == {}
-    first = put(lake.table(), [3, 4], file_segments=1)
+    first = put(lake.table(), [3, 4], file_row_groups=1, small_bytes=0)
     assert (first.landed, len(first.files)) == (Count(2, 2 * ROWS), 2)
     second = put(lake.table(), [3, 4, 7])
     assert (second.landed, second.landed_before) == (Count(1, ROWS), Count(2, 2 * ROWS))
@@ -108,7 +108,7 @@ def test_a_table_in_use_sees_that_others_have_changed_it(lake: Any) -> None:
     table = lake.table()
     put(table, [0])
     put(lake.table(), [1])
-    put(table, range(4), file_segments=1)
+    put(table, range(4), file_row_groups=1, small_bytes=0)
     assert rows(lake) == numbers(range(4))
 
 

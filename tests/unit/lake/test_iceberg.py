@@ -69,7 +69,7 @@ def test_readers_that_are_not_ours_agree(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
-    put(lake.table(), range(4), file_segments=2)
+    put(lake.table(), range(4), file_row_groups=2, small_bytes=0)
     put(lake.table(), range(7))
     staged(lake.table(), [7, 8])  # not landed
     assert rows(lake) == numbers(range(7))

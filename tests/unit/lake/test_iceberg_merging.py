@@ -96,7 +96,7 @@ def test_readers_that_are_not_ours_agree(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
-    put(lake.table(), range(4), file_segments=1)
+    put(lake.table(), range(4), file_row_groups=1, small_bytes=0)
     lake.table().compact(LARGE)
     assert rows(lake) == numbers(range(4))
     assert sorted(by_polars(pl.scan_iceberg(lake.load()))["n"]) == numbers(range(4))
@@ -172,7 +172,7 @@ def test_rows_that_another_program_deletes_meanwhile_stay_deleted(lake: IcebergL
 def test_a_merge_whose_answer_is_lost_has_happened(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, *, on_top: bool
 ) -> None:
-    put(lake.table(), range(2), file_segments=1)
+    put(lake.table(), range(2), file_row_groups=1, small_bytes=0)
     lose_an_answer(monkeypatch, lambda: on_top and put(lake.table(), [5]))
     assert lake.table().compact(LARGE) == CompactResult(files_before=2, files=1)
     assert rows(lake) == numbers([0, 1, 5] if on_top else [0, 1])
@@ -181,7 +181,7 @@ def test_a_merge_whose_answer_is_lost_has_happened(
 def test_a_merge_that_may_still_happen_keeps_its_file(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(lake.table(), range(2), file_segments=1)
+    put(lake.table(), range(2), file_row_groups=1, small_bytes=0)
 
     with catalog_gone(monkeypatch):
         lake.table().compact(LARGE)

@@ -156,7 +156,7 @@ def test_the_footer_is_read_from_the_end(files: ObjectFiles, columns: int) -> No
 
 def test_a_directory_lands_in_an_object_store(files: ObjectFiles, tmp_path: Path) -> None:
     table = ParquetDirectory("", files=pickle.loads(pickle.dumps(files)))
-    assert put(table, [0, 1, 2], file_segments=2).landed == Count(3, 3 * ROWS)
+    assert put(table, [0, 1, 2], file_row_groups=2, small_bytes=0).landed == Count(3, 3 * ROWS)
     again = pickle.loads(pickle.dumps(table))
     assert put(again, range(5)).landed_before == Count(3, 3 * ROWS)
     paths = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".json"]
@@ -169,7 +169,7 @@ def test_a_directory_in_an_object_store_is_compacted_and_verified(
     files: ObjectFiles, tmp_path: Path
 ) -> None:
     table = ParquetDirectory("", files=files)
-    put(table, range(3), file_segments=1)
+    put(table, range(3), file_row_groups=1, small_bytes=0)
     assert table.compact(1 << 20).files == 1
     put(table, range(5))
     [merged, _] = sorted(tmp_path.glob("t/*.parquet"))
@@ -227,14 +227,14 @@ class Dying(ObjectFiles):
 def test_killed_at_any_request_and_started_again(tmp_path: Path, *, after: bool) -> None:
     (tmp_path / "whole").mkdir()
     files = Dying(f"file://{tmp_path}/whole", {})
-    put(ParquetDirectory("", files=files), range(4), file_segments=2)
+    put(ParquetDirectory("", files=files), range(4), file_row_groups=2, small_bytes=0)
     for at in range(files.count):
         root = tmp_path / str(at)
         root.mkdir()
         files = Dying(f"file://{root}", {})
         files.at, files.after = at, after
         with pytest.raises(Killed):
-            put(ParquetDirectory("", files=files), range(4), file_segments=2)
+            put(ParquetDirectory("", files=files), range(4), file_row_groups=2, small_bytes=0)
         put(ParquetDirectory("", files=ObjectFiles(f"file://{root}", {})), range(6))
         columns = [pq.read_table(path)["n"].to_pylist() for path in root.glob("t/*")]
         assert sorted(n for column in columns for n in column) == numbers(range(6))

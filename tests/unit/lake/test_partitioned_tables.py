@@ -70,7 +70,7 @@ def messages(*tables: pa.Table, first: int = 0) -> list[SourceMessage]:
 def put(
     lake: Any, *tables: pa.Table, first: int = 0, rules: Rules | None = None, **options: Any
 ) -> CommitResult:
-    layout = {key: options.pop(key) for key in ("mode",) if key in options}
+    layout = {key: options.pop(key) for key in ("mode", "small_bytes") if key in options}
     batch = messages(*tables, first=first)
     place = lake.table(**options)
     return land(batch, table=place, generations=GENERATIONS, layout=Layout(**layout), rules=rules)
@@ -216,7 +216,7 @@ def test_a_segment_that_cannot_be_stitched_ends_the_file_of_its_partition_alone(
             super().append(data)
 
     monkeypatch.setattr(batch_module, "Stitcher", Picky)
-    put(lake, *tables, partition_by=["c"])
+    put(lake, *tables, partition_by=["c"], small_bytes=0)
     assert read(lake, "n", "c") == [(0, "DE"), (1, "US"), (2, "DE"), (3, "US"), (4, "DE")]
     assert encrypted in [path.read_bytes() for path in data_files(lake)]
     assert len(data_files(lake)) == 4
@@ -429,6 +429,7 @@ def test_a_table_that_changes_while_a_batch_is_written_makes_no_dead_letter(
             batch,
             table=place,
             generations=GENERATIONS,
+            layout=Layout(small_bytes=0),
             rules=Rules(dead_letters=DeadLetters(letters.table())),
         )
     assert data_files(lake) == letters.data_files() == []

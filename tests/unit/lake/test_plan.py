@@ -88,7 +88,42 @@ def test_a_segment_bigger_than_a_file_is_a_file() -> None:
 
 
 def test_a_file_has_at_most_so_many_segments() -> None:
-    assert files(planner(file_segments=2), segments(range(5))) == [[0, 1], [2, 3], [4]]
+    assert files(planner(file_row_groups=2, small_bytes=0), segments(range(5))) == [
+        [0, 1],
+        [2, 3],
+        [4],
+    ]
+
+
+def runs(plan: Planner, messages: Iterable[SourceMessage]) -> list[list[int]]:
+    """Return the offsets of each run of small segments, and of each other segment."""
+    offsets: list[list[int]] = []
+    for message in messages:
+        placement = plan.place(message)
+        assert placement is not None
+        if not placement.joins_run:
+            offsets.append([])
+        offsets[-1].append(placement.offset)
+    return offsets
+
+
+def test_small_segments_join_a_run_and_larger_ones_do_not() -> None:
+    small = len(numbered(0).value) + 100
+    large = segment(pa.table({"n": [n * n * n for n in range(1000)]}), offset=2, number=2)
+    messages = [*segments([0, 1]), large, *segments([3, 4])]
+    assert runs(planner(small_bytes=small), messages) == [[0, 1], [2], [3, 4]]
+    assert runs(planner(small_bytes=0), messages) == [[0], [1], [2], [3], [4]]
+    assert files(planner(small_bytes=small, file_row_groups=2), messages) == [[0, 1, 2], [3, 4]]
+
+
+def test_a_run_of_segments_has_at_most_so_many_rows_and_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("columnar_kafka.lake.plan._RUN_ROWS", 3 * ROWS)
+    assert runs(planner(), segments(range(7))) == [[0, 1, 2], [3, 4, 5], [6]]
+    nbytes = 5 * len(numbered(0).value) // 2
+    monkeypatch.setattr("columnar_kafka.lake.plan._SMALL_RUN_BYTES", nbytes)
+    assert runs(planner(), segments(range(5))) == [[0, 1], [2, 3], [4]]
 
 
 def test_verbatim_is_one_file_a_segment() -> None:
@@ -176,7 +211,7 @@ def test_a_message_too_late_for_its_file_is_refused() -> None:
 def test_files_of_one_attempt_never_overlap(offsets: list[int], limit: int) -> None:
     """Whatever the order, each offset is in one file, or the attempt is refused."""
     try:
-        placed = files(planner(file_segments=limit), segments(offsets))
+        placed = files(planner(file_row_groups=limit, small_bytes=0), segments(offsets))
     except LakeError:
         return
     ordered = sorted(placed)

@@ -90,7 +90,7 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def put(lake: Any, messages: list[SourceMessage], mode: Mode = Mode.STITCHED) -> Any:
-    layout = Layout(mode=mode)
+    layout = Layout(mode=mode, small_bytes=0)  # as they all were before
     return land(messages, table=lake.table(), generations=GENERATIONS, layout=layout)
 
 

@@ -62,7 +62,7 @@ def test_verbatim_files_are_the_bytes_that_were_sent(table: ParquetDirectory) ->
 
 
 def test_stitched_files_hold_the_rows_of_their_segments_in_order(table: ParquetDirectory) -> None:
-    (file,) = staged(table, segments([4, 5, 9])).files
+    (file,) = staged(table, segments([4, 5, 9]), small_bytes=0).files
     read = pq.read_table(table.root / file.path, page_checksum_verification=True)
     assert read["n"].to_pylist() == numbers([4, 5, 9])
     assert pq.read_metadata(table.root / file.path).num_row_groups == 3
@@ -140,7 +140,7 @@ def test_only_one_message_is_held_at_a_time(table: ParquetDirectory) -> None:
             assert sum(path.stat().st_size for path in left(table)) == 0 or offset
             assert len(left(table)) == 1
 
-    staged(table, stream())
+    staged(table, stream(), small_bytes=0)
 
 
 # --- what cannot land ---------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_a_segment_that_cannot_be_stitched_lands_as_it_came(
             super().append(data)
 
     monkeypatch.setattr(batch_module, "Stitcher", Picky)
-    attempt = staged(table, segments(range(5)))
+    attempt = staged(table, segments(range(5)), small_bytes=0)
     assert [(file.first, file.last) for file in attempt.files] == [(0, 1), (2, 2), (3, 4)]
     assert content(table, attempt.files[1]) == encrypted
     assert sum(file.rows for file in attempt.files) == 5 * ROWS
@@ -234,7 +234,8 @@ def test_with_many_partitions_the_one_that_waited_longest_is_finished_early(
 ) -> None:
     monkeypatch.setattr(stage_module, "MAX_OPEN", 2)
     order = [(0, 0), (1, 0), (0, 1), (2, 0), (0, 2), (1, 1)]
-    attempt = staged(table, [numbered(offset, partition=p) for p, offset in order])
+    messages = [numbered(offset, partition=p) for p, offset in order]
+    attempt = staged(table, messages, small_bytes=0)
     ranges = sorted((file.partition, file.first, file.last) for file in attempt.files)
     assert ranges == [(0, 0, 2), (1, 0, 0), (1, 1, 1), (2, 0, 0)]
 
