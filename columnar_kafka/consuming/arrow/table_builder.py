@@ -22,7 +22,11 @@ from columnar_kafka.columns.layouts import (
     one_array,
 )
 from columnar_kafka.columns.older_arrow import arange
-from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
+from columnar_kafka.consuming.arrow.projection import (
+    KAFKA_MEMBERS,
+    LOCATION_FIELDS,
+    SelectedRows,
+)
 from columnar_kafka.consuming.arrow.pruning import can_skip
 from columnar_kafka.consuming.feed.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
@@ -373,7 +377,7 @@ class TableBuilder:
             return None
         if _can_hold(self._schema, other):
             return self._schema
-        return other if not self._fixed and _can_hold(other, self._schema) else None
+        return None if self._fixed else _grown(self._schema, other)
 
     def table(self) -> pa.Table | None:
         """Return the rows; None where there are none."""
@@ -382,6 +386,45 @@ class TableBuilder:
         names = {key: ",".join(seen) for key, seen in self._names.items()}
         table = pa.concat_tables(self._tables)
         return table.replace_schema_metadata({TOPIC: self.topic, **names})
+
+
+def _grown(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """Return one of these schemas, with the members of `_kafka` that either has, for rows of both.
+
+    None: neither can hold the other's rows. Plain messages have no `segment` and `row`, which are
+    null then; nor have segments members that their producer left out.
+    """
+    members = _joined_members(one, other)
+    for schema in (other, _with_members(other, members), _with_members(one, members)):
+        if _can_hold(schema, one) and _can_hold(schema, other):
+            return schema
+    return None
+
+
+def _joined_members(one: pa.Schema, other: pa.Schema) -> list[pa.Field]:
+    """Return the members of `_kafka` that either schema has, nullable if not both require them."""
+    both = [
+        {field.name: field for field in schema.field(KAFKA_COLUMN).type}
+        if KAFKA_COLUMN in schema.names
+        else {}
+        for schema in (one, other)
+    ]
+    required = {
+        name
+        for name in both[0].keys() & both[1].keys()
+        if not (both[0][name].nullable or both[1][name].nullable)
+    }
+    known = {**both[1], **both[0]}
+    return [
+        known[name].with_nullable(name not in required) for name in KAFKA_MEMBERS if name in known
+    ]
+
+
+def _with_members(schema: pa.Schema, members: Sequence[pa.Field]) -> pa.Schema:
+    index = schema.get_field_index(KAFKA_COLUMN)
+    if index < 0:
+        return schema
+    return schema.set(index, schema.field(index).with_type(pa.struct(members)))
 
 
 def _can_hold(grown: pa.Schema, other: pa.Schema) -> bool:
