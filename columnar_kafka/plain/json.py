@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.json
 
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.plain.base import check_column_names
+from columnar_kafka.plain.base import DECODE_ERRORS, check_column_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Json"]
+    from columnar_kafka.native import _core as core
+
+__all__ = ["Json", "Lines"]
 
 _CELLS: Final = 1 << 20
 """The most cells that may be null because other values have fields that these lack."""
@@ -66,31 +68,84 @@ class Json:
         if b"\n" in everything or b"\r" in everything:
             # JSON allows line breaks only between tokens, where a blank means the same.
             values = [value.replace(b"\n", b" ").replace(b"\r", b" ") for value in values]
-        if self._schema is None:
-            return _inferred(values)
+        lines = Lines.of(values)
         try:
-            return _read(values, self._schema, "error")
+            return self.decode_lines(lines)
         except pa.ArrowException:
+            if self._schema is None:
+                raise
             for value in values:  # or text after a value could pass as a field to leave out
                 json.loads(value)
-            return _read(values, self._schema, "ignore")
+            return _read(lines.data, len(values), self._schema, "ignore")
+
+    def decode_lines(self, lines: Lines) -> pa.Array:
+        """Return what `decode` does, if no value has a field that the schema does not have."""
+        if self._schema is None:
+            return _inferred(lines)
+        return _read(lines.data, lines.rows, self._schema, "error")
+
+    def decode_fetched(self, columns: core.FetchedColumns, *, is_key: bool) -> pa.Array | None:
+        """Return what `decode` does of all keys or values; None: that has to look at them."""
+        made = columns.json_lines(is_key, _BRACKETS, _CELLS)
+        if made is None:
+            return None
+        data, *numbers = made
+        try:
+            return self.decode_lines(Lines(pa.py_buffer(data), len(columns), *numbers))
+        except DECODE_ERRORS:
+            return None
 
 
-def _inferred(values: Sequence[bytes]) -> pa.Array:
+class Lines(NamedTuple):
+    """Values as JSON objects, each in a line.
+
+    In this form no value can be empty, or begin in one line and end in another: as many rows as
+    lines means one row for each line.
+
+    Attributes:
+        data: the lines, with a line break between two of them.
+        rows: how many there are.
+        nbytes: what the values take in all.
+        first: how many of the first lines cannot make more than `_CELLS` cells, one at least.
+        first_bytes: what these take.
+    """
+
+    data: pa.Buffer
+    rows: int
+    nbytes: int
+    first: int
+    first_bytes: int
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> Lines:
+        """Return the lines of values, one at least, that have no line breaks."""
+        data = _BEGIN + _BETWEEN.join(values) + b"}"
+        fields = accumulate(value.count(b":") + 1 for value in values)
+        first = max(
+            1, sum(1 for _ in takewhile(lambda n: n[0] * n[1] <= _CELLS, enumerate(fields, 1)))
+        )
+        first_bytes = sum(map(len, values[:first])) + len(_BETWEEN) * first - 1
+        nbytes = len(data) - len(_BETWEEN) * len(values) + 1
+        return cls(pa.py_buffer(data), len(values), nbytes, first, first_bytes)
+
+
+_BEGIN: Final = b'{"value":'
+_BETWEEN: Final = b"}\n" + _BEGIN
+
+
+def _inferred(lines: Lines) -> pa.Array:
     """Read values into the columns of the first ones.
 
     Each value may add columns, which all others then have too. So only as many values are read
     first as cannot make too many cells.
     """
-    fields = accumulate(value.count(b":") + 1 for value in values)
-    first = sum(1 for _ in takewhile(lambda n: n[0] * n[1] <= _CELLS, enumerate(fields, 1)))
-    array = _read(values[: max(1, first)], None, "infer")
-    if len(array) == len(values):
+    array = _read(lines.data.slice(0, lines.first_bytes), lines.first, None, "infer")
+    if lines.first == lines.rows:
         return array
-    cells = len(values) * _leaves(array.type)
-    if cells > _CELLS + sum(map(len, values)):  # most of them null
+    cells = lines.rows * _leaves(array.type)
+    if cells > _CELLS + lines.nbytes:  # most of them null
         raise ValueError("has too many fields that others lack")
-    return _read(values, pa.schema([("value", array.type)]), "error")
+    return _read(lines.data, lines.rows, pa.schema([("value", array.type)]), "error")
 
 
 def _leaves(arrow: pa.DataType) -> int:
@@ -98,10 +153,7 @@ def _leaves(arrow: pa.DataType) -> int:
     return sum(map(_leaves, children)) if children else 1
 
 
-def _read(values: Sequence[bytes], schema: pa.Schema | None, other_fields: str) -> pa.Array:
-    # In this form no value can be empty, or begin in one line and end in another: as many rows as
-    # lines means one row for each line.
-    lines = b'{"value":' + b'}\n{"value":'.join(values) + b"}"
+def _read(lines: pa.Buffer, rows: int, schema: pa.Schema | None, other_fields: str) -> pa.Array:
     table = pyarrow.json.read_json(
         pa.BufferReader(lines),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
@@ -109,7 +161,7 @@ def _read(values: Sequence[bytes], schema: pa.Schema | None, other_fields: str) 
             explicit_schema=schema, unexpected_field_behavior=other_fields
         ),
     )
-    if table.num_rows != len(values) or table.column_names != ["value"]:
+    if table.num_rows != rows or table.column_names != ["value"]:
         raise ValueError("is not one JSON value")
     table.validate(full=True)  # text is UTF-8
     array = table["value"].combine_chunks()

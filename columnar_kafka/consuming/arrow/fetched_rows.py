@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,13 +40,13 @@ class FetchedRows:
         """Return decoded keys. Raises UnusualError."""
         if format_ is None:
             return _cells(pa.binary(), len(self), _read(self._columns.keys))
-        return self._decoded(format_, _read(self._columns.objects, True))
+        return self._decoded(format_, is_key=True)
 
     def values(self, format_: Format | None) -> pa.Array:
         """Return decoded values. Raises UnusualError."""
         if format_ is None:
             return _cells(pa.binary(), len(self), _read(self._columns.values))
-        return self._decoded(format_, _read(self._columns.objects, False))
+        return self._decoded(format_, is_key=False)
 
     def member(self, name: str) -> pa.Array:
         """Return a member of `_kafka` other than the key. Raises UnusualError."""
@@ -60,8 +61,12 @@ class FetchedRows:
             return _numbers(TIMESTAMP, rows, *_read(columns.times))
         return self._headers()
 
-    def _decoded(self, format_: Format, values: Sequence[bytes | None]) -> pa.Array:
-        decoded = decode(format_, values)
+    def _decoded(self, format_: Format, *, is_key: bool) -> pa.Array:
+        if (decode_fetched := getattr(format_, "decode_fetched", None)) is not None:
+            array = _read(partial(decode_fetched, self._columns, is_key=is_key))
+            if array is not None:
+                return array
+        decoded = decode(format_, _read(self._columns.objects, is_key))
         if len(decoded.array) < len(self):
             raise UnusualError
         return decoded.array

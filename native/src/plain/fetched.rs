@@ -333,6 +333,9 @@ type Buffers<'py> = (Option<Bound<'py, PyBytes>>, Bound<'py, PyBytes>, Bound<'py
 type HeaderBuffers<'py> =
     (Option<Bound<'py, PyBytes>>, Bound<'py, PyBytes>, usize, Buffers<'py>, Buffers<'py>);
 
+/// See `FetchedColumns::json_lines`.
+type JsonLines<'py> = (Bound<'py, PyBytes>, usize, usize, usize);
+
 #[pymethods]
 impl FetchedColumns {
     #[new]
@@ -374,6 +377,41 @@ impl FetchedColumns {
                 }
             }
             PyList::new(py, objects)
+        })
+    }
+
+    /// The keys, or else the values, as JSON objects with one field, each in a line; the bytes of all
+    /// values; and how many of the first lines have no more than `cells` fields in all, times their
+    /// number, one at least, and their bytes. Line breaks inside of values become blanks.
+    ///
+    /// None: a value is null, or it has more than `brackets` bytes and as many brackets.
+    fn json_lines<'py>(
+        &self,
+        py: Python<'py>,
+        keys: bool,
+        brackets: usize,
+        cells: usize,
+    ) -> PyResult<Option<JsonLines<'py>>> {
+        entry(py, "FetchedColumns.json_lines", || {
+            let parts = self
+                .parts
+                .iter()
+                .map(|(run, rows)| (if keys { &run.keys } else { &run.values }, rows.clone()));
+            let mut lines =
+                Lines { data: Vec::new(), nbytes: 0, brackets, cells, fields: 0, first: None };
+            let mut count = 0;
+            for (cells, rows) in parts {
+                for row in rows {
+                    let Some(value) = cells.get(row) else { return Ok(None) };
+                    count += 1;
+                    if !lines.push(value, count) {
+                        return Ok(None);
+                    }
+                }
+            }
+            lines.data.pop(); // the last line break
+            let (first, first_bytes) = lines.first.unwrap_or((count, lines.data.len()));
+            Ok(Some((PyBytes::new(py, &lines.data), lines.nbytes, first, first_bytes)))
         })
     }
 
@@ -501,6 +539,53 @@ impl FetchedColumns {
             bits[null / 8] &= !(1u8 << (null % 8));
         }
         Ok(Some(PyBytes::new(py, &bits)))
+    }
+}
+
+/// See `FetchedColumns::json_lines`.
+struct Lines {
+    data: Vec<u8>,
+    nbytes: usize,
+    brackets: usize,
+    cells: usize,
+    fields: usize,
+    first: Option<(usize, usize)>,
+}
+
+impl Lines {
+    /// Append the value of this number, counted from 1; false: it is not for a line.
+    #[inline(always)]
+    fn push(&mut self, value: &[u8], number: usize) -> bool {
+        let (mut colons, mut brackets, mut breaks) = (0, 0, 0);
+        for byte in value {
+            colons += usize::from(*byte == b':');
+            brackets += usize::from(matches!(byte, b'[' | b'{'));
+            breaks += usize::from(matches!(byte, b'\n' | b'\r'));
+        }
+        if value.len() > self.brackets && brackets > self.brackets {
+            return false;
+        }
+        self.fields += colons + 1;
+        let is_more = self.first.is_none() && number * self.fields > self.cells;
+        if is_more && number > 1 {
+            self.first = Some((number - 1, self.data.len() - 1));
+        }
+        self.data.extend_from_slice(b"{\"value\":");
+        let start = self.data.len();
+        self.data.extend_from_slice(value);
+        if breaks > 0 {
+            for byte in &mut self.data[start..] {
+                if matches!(byte, b'\n' | b'\r') {
+                    *byte = b' ';
+                }
+            }
+        }
+        self.data.extend_from_slice(b"}\n");
+        self.nbytes += value.len();
+        if is_more && number == 1 {
+            self.first = Some((1, self.data.len() - 1));
+        }
+        true
     }
 }
 

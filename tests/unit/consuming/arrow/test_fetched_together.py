@@ -23,7 +23,7 @@ from columnar_kafka import native
 from columnar_kafka.consuming.arrow import table_feed
 from columnar_kafka.consuming.feed import fetch_buffer, kafka_message, poller, together
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.plain import Avro, Json
+from columnar_kafka.plain import Avro, Json, json
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -230,6 +230,30 @@ def test_what_was_fetched_to_serve_librdkafka_joins_the_others() -> None:
     assert (feed.buffer.count, feed.buffer.has_together) == (1, False)
     with mock.patch.object(fetch_buffer.FetchBuffer, "apart", side_effect=AssertionError):
         assert consumer.consume_arrow(100, 0)["value"].to_pylist()[:2] == [b"0", b"1"]
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.lists(
+        st.lists(st.sampled_from([b":", b"[", b"{", b"\n", b"\r", b"a"]), max_size=20), min_size=1
+    ),
+    st.integers(0, 300),
+)
+def test_the_core_makes_the_lines_of_json_that_python_makes(parts: Any, cells: int) -> None:
+    values = [b"".join(part) for part in parts]
+    single = [kafka_messages(value=value, offset=n)[0] for n, value in enumerate(values)]
+    columns = native.core.FetchedColumns(
+        together.put_together(single[:3]) + together.put_together(single[3:])
+    )
+    made = columns.json_lines(False, 5, cells)
+    if any(len(value) > 5 < value.count(b"[") + value.count(b"{") for value in values):
+        assert made is None
+        return
+    unbroken = [value.replace(b"\n", b" ").replace(b"\r", b" ") for value in values]
+    with mock.patch.object(json, "_CELLS", cells):
+        lines = json.Lines.of(unbroken)
+    assert made == (lines.data.to_pybytes(), lines.nbytes, lines.first, lines.first_bytes)
+    assert len(columns) == lines.rows
 
 
 @pytest.mark.parametrize(
