@@ -5,15 +5,17 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 
+from columnar_kafka import native
 from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.ingest.topic_id import admin_client, generations
 from columnar_kafka.lake.aside.set_aside import discard_staged
-from columnar_kafka.lake.landing.stage import stage
-from columnar_kafka.lake.model import NotLandedError, ReadRange, SourcePartition
+from columnar_kafka.lake.landing.stage import Stager
+from columnar_kafka.lake.model import NotLandedError, PlainMessages, ReadRange, SourcePartition
 from columnar_kafka.lake.plan import Planner
+from columnar_kafka.segment.headers import is_segment
 from spark_sink.reading.planning import OffsetRange, TopicIds
 from spark_sink.reading.reading import read
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["ranges_of", "refuse_other_topics", "stage_ranges"]
 
 _POLL_TIMEOUT: Final = 120.0
+_MOST_TOGETHER: Final = 4096
+_BYTES_TOGETHER: Final = 1 << 20
+"""The plain messages that are staged in one call, at most, and their bytes, but for the last."""
 
 
 def ranges_of(batches: Iterable[pa.RecordBatch]) -> tuple[OffsetRange, ...]:
@@ -88,13 +93,53 @@ def stage_ranges(
                 for topic, partition, start, end, *_ in together
             ]
             planner = Planner(fences=fences, generations=generations, layout=layout)
-            with closing(read(together, config, poll_timeout=_POLL_TIMEOUT, lost=lost)) as messages:
-                rows = map(source_message, messages)
-                done.append(stage(rows, table=table, planner=planner, ranges=ranges, rules=rules))
+            attempt = Stager(table=table, planner=planner, rules=rules)
+            try:
+                with closing(
+                    read(together, config, poll_timeout=_POLL_TIMEOUT, lost=lost)
+                ) as messages:
+                    _stage(messages, attempt, decodes=native.enabled and rules.plain == "decode")
+                done.append(attempt.finish(ranges))
+            except BaseException:
+                attempt.discard()
+                raise
     except BaseException:
         discard_staged(table, done, rules)
         raise
     return tuple(done)
+
+
+def _stage(messages: Iterable[Message], attempt: Stager, *, decodes: bool) -> None:
+    """Stage messages; plain ones many at once if the core `decodes` them."""
+    for run in _runs(messages) if decodes else ([message] for message in messages):
+        at = 0
+        while at < len(run):
+            core = native.core.read_messages(run, at, Message, _BYTES_TOGETHER) if decodes else None
+            if core is None:
+                attempt.add(source_message(run[at]))
+                at += 1
+            else:
+                attempt.add_plain(PlainMessages(run[at].topic() or "", core))
+                at += len(core)
+
+
+def _runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Yield plain messages of one topic that follow each other, and each segment alone."""
+    run: list[Message] = []
+    nbytes = 0
+    for message in messages:
+        is_alone = is_segment(message.headers())
+        is_full = len(run) >= _MOST_TOGETHER or nbytes >= _BYTES_TOGETHER
+        if run and (is_alone or is_full or message.topic() != run[0].topic()):
+            yield run
+            run, nbytes = [], 0
+        if is_alone:
+            yield [message]
+        else:
+            run.append(message)
+            nbytes += len(message)
+    if run:
+        yield run
 
 
 def refuse_other_topics(config: Mapping[str, Any], ranges: Iterable[OffsetRange]) -> None:

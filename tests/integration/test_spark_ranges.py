@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import confluent_kafka
@@ -10,13 +12,15 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from lakes import DirectoryLake, IcebergLake, rows
+from lakes import DirectoryLake, IcebergLake, letters, place_at, rows
 from spark_tasks import SCHEMA, Query, close_kept_clients, send
 from support import eventually
 
-from columnar_kafka import Producer
+from columnar_kafka import Producer, native
 from columnar_kafka.errors import LakeError
+from columnar_kafka.lake.landing.stage import Stager
 from columnar_kafka.lake.model import NotLandedError
+from spark_sink.landing import ranges
 from spark_sink.reading import reading
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from support import TopicFactory
 
+    from columnar_kafka.lake.model import PlainMessages
     from columnar_kafka.local import LocalKafka
 
 pytestmark = pytest.mark.kafka
@@ -207,3 +212,50 @@ def test_of_a_topic_that_is_gone_nothing_lands(
     with pytest.raises(NotLandedError, match="not known whether the tasks have read"):
         query.commit(messages)
     assert not list(tmp_path.glob("_columnar/staged/*"))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_plain_messages_are_decoded_together_and_one_by_one_alike(
+    kafka: LocalKafka,
+    topic: TopicFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    together: bool,
+) -> None:
+    names = sorted([topic(2), topic(2)])
+    add, calls = Stager.add_plain, []
+
+    def counted(self: Stager, messages: PlainMessages) -> None:
+        calls.append((messages.topic, len(messages)))
+        add(self, messages)
+
+    monkeypatch.setattr(Stager, "add_plain", counted)
+    if not together:
+        monkeypatch.setattr(ranges, "native", SimpleNamespace(enabled=False))
+    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(40):
+        for name in names:
+            value = b"{" if number == 7 else b'{"n": %d}' % number
+            plain.produce(name, value, partition=number % 2)
+    plain.flush()
+    for name in names:
+        send(kafka, name, range(40, 44))
+    options = {"plain": "decode", "plain.format": "json", "plain.schema": AVRO}
+    options |= {"dead.letters": str(tmp_path / "letters")}
+    named = {f"table.{option}": value for option, value in options.items()}
+    query = Query(kafka, ",".join(names), str(tmp_path / "lake"), **named)
+    query.land(query.ranges())
+    expected = sorted(2 * [number for number in range(44) if number != 7])
+    assert rows(DirectoryLake(tmp_path / "lake")) == expected
+    refused = letters(place_at(tmp_path / "letters"))
+    assert sorted((letter["topic"], letter["offset"]) for letter in refused) == [
+        (name, 3) for name in names
+    ]
+    if native.enabled and together:
+        assert sum(count for _, count in calls) == 80
+        assert {name for name, _ in calls} == set(names)
+    else:
+        assert calls == []
+
+
+AVRO = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
