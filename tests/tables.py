@@ -29,11 +29,13 @@ def put(
     topic: str = "t",
     partition: int = 0,
     damage: bool = False,
+    **options: Any,
 ) -> Any:
-    """Append a segment to a topic; return it as a `SourceMessage`."""
+    """Append a segment to a topic, with `options` of `segment`; return it as a `SourceMessage`."""
     offset = kafka.end(topic, partition)
+    number = offset + 100 * partition
     appended = segment(
-        table, topic=topic, partition=partition, offset=offset, number=offset + 100 * partition
+        table, topic=topic, partition=partition, offset=offset, number=number, **options
     )
     value = appended.value[:-1] + b"?" if damage else appended.value
     kafka.append(topic, partition, value, headers=list(appended.headers))

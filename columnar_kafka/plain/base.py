@@ -100,6 +100,13 @@ class Formats:
         """Say whether each of a topic's values holds any number of rows."""
         return hasattr(self.value(topic), "read")
 
+    @property
+    def have_tables(self) -> bool:
+        """Whether the values of any topic hold any number of rows."""
+        values = self.values
+        formats = values.values() if isinstance(values, Mapping) else [values]
+        return any(hasattr(format_, "read") for format_ in formats)
+
     def value(self, topic: str) -> Format | TableFormat | None:
         """Return the format of a topic's values; None for bytes."""
         return self.values.get(topic) if isinstance(self.values, Mapping) else self.values

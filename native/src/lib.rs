@@ -44,6 +44,8 @@ mod _core {
     #[pymodule_export]
     use crate::plain::batch::PlainBatch;
     #[pymodule_export]
+    use crate::plain::fetched::{FetchedColumns, FetchedMessages, fetched_messages};
+    #[pymodule_export]
     use crate::plain::format::PlainFormat;
     #[pymodule_export]
     use crate::plain::messages::{PlainMessages, read_messages};

@@ -14,14 +14,16 @@ import decimal
 import json
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from columnar_kafka import Consumer, Producer, native
-from columnar_kafka.errors import LakeError
+from columnar_kafka.errors import LakeError, SchemaError
 from columnar_kafka.ingest import Decoding, Ingestor, IngestSettings, Rules
 from columnar_kafka.lake.formats import open_table
+from columnar_kafka.plain import Json
 from columnar_kafka.testing import FakeKafka
 
 SCHEMA = pa.schema(
@@ -187,6 +189,38 @@ def land_plain(servers: str, topic: str, lake: str) -> int:
     return landed
 
 
+def read_plain(servers: str, topic: str) -> int:
+    """Return how many plain messages are read, one alone and the others as a table."""
+    config = {
+        "bootstrap.servers": servers,
+        "group.id": f"{topic}-3",
+        "columnar.encoding": "parquet",
+    }
+    consumer = Consumer({**config, "auto.offset.reset": "earliest"})
+    consumer.subscribe([f"{topic}-json"])
+    rows = _read_table(consumer, 10)
+    while True:
+        try:
+            consumer.consume_arrow(10, 2, columns=["none"])
+        except SchemaError:  # they stay, and are kept together
+            break
+    while rows == 10:
+        with suppress(native.core.PanicError):
+            rows += consumer.poll(30) is not None
+    rows += _read_table(consumer, 9)
+    consumer.close()
+    return rows
+
+
+def _read_table(consumer: Any, count: int) -> int:
+    rows = 0
+    while rows < count:
+        table = consumer.consume_arrow(count - rows, 30, value=Json())
+        assert table is not None, "no message"
+        rows += table.num_rows
+    return rows
+
+
 def main(servers: str, topic: str, lake: str, entry: str = "", times: str = "1") -> None:
     log = Log()
     logging.getLogger("columnar_kafka.native").addHandler(log)
@@ -210,6 +244,7 @@ def main(servers: str, topic: str, lake: str, entry: str = "", times: str = "1")
     rows = consume_arrow(read(reader | {"group.id": f"{topic}-2"}), topic, len(keys))
     landed = land(servers, topic, lake) if kafka is None else None
     decoded = land_plain(servers, topic, lake) if kafka is None else None
+    read_rows = read_plain(servers, topic) if kafka is None else None
     result = {
         "accepted": len(producing.accepted),
         "reported": sorted(n for n, _ in producing.reports) == producing.accepted,
@@ -218,7 +253,7 @@ def main(servers: str, topic: str, lake: str, entry: str = "", times: str = "1")
         == collections.Counter(n for n in keys if n is not None),
         "rows": rows == len(keys),
         "landed": landed is None or landed == in_segments,
-        "decoded": decoded in (None, 40),
+        "decoded": decoded in (None, 40) and read_rows in (None, 20),
         "raised": producing.raised,
         "panicked": bool(entry) and core.has_panicked(entry),
         "log": log.lines,

@@ -20,7 +20,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["LOCATION_FIELDS", "Projection", "ReadPlan", "SelectedRows"]
+__all__ = ["KAFKA_MEMBERS", "LOCATION_FIELDS", "Projection", "ReadPlan", "SelectedRows"]
 
 LOCATION_FIELDS: Final = (
     pa.field("topic", pa.string(), nullable=False),
@@ -33,6 +33,8 @@ _LOCATION: Final = frozenset(member.name for member in LOCATION_FIELDS)
 _MEMBER: Final = f"{KAFKA_COLUMN}."
 _KAFKA: Final[Any] = KafkaColumn(METADATA_MEMBERS).field
 _ALL_MEMBERS: Final[list[pa.Field]] = [*_KAFKA.type, *LOCATION_FIELDS]
+KAFKA_MEMBERS: Final = tuple(member.name for member in _ALL_MEMBERS)
+"""The members that `_kafka` may have, in order."""
 _PLANS: Final = 100
 
 

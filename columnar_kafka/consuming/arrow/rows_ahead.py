@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from columnar_kafka.consuming.feed.together import count_of, rows_of
 from columnar_kafka.errors import SegmentError
 from columnar_kafka.segment.headers import ENCODING_HEADER, is_segment, parse_headers
 
@@ -33,6 +34,7 @@ class RowsAhead:
         self.last_plain: Message | None = None
         self._may_differ = projection.promote or projection.columns is not None
         self._is_ended = False
+        self._is_plain = opened is None  # so far
         self._topic: str | None = None
         self._schema = ""
         if opened is not None:
@@ -46,20 +48,21 @@ class RowsAhead:
     def add(self, messages: Sequence[Message]) -> None:
         """Count the rows of messages."""
         self.messages += len(messages)
-        topic = _plain_topic(messages) if self.plain == self.rows else None
+        topic = _plain_topic(messages) if self._is_plain else None
         if topic is not None and self._topic in (None, topic):
             self._topic = topic
             self.plain += len(messages)
-            self.rows += len(messages)
+            self.rows += count_of(messages)
             self.last_plain = messages[-1]
             return
+        self._is_plain = self._is_plain and not messages
         for message in messages:
             if message.error() is not None:
                 self._is_ended = True
             elif is_segment(message.headers()):
                 self._add_segment(message)
             else:
-                self._count(message.topic(), "", 1)
+                self._count(message.topic(), "", rows_of(message))
             if self._is_ended:
                 return
 

@@ -5,6 +5,7 @@ Nothing is copied that can be a slice: a segment's decoded columns become chunks
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,11 @@ from columnar_kafka.columns.layouts import (
     one_array,
 )
 from columnar_kafka.columns.older_arrow import arange
-from columnar_kafka.consuming.arrow.projection import LOCATION_FIELDS, SelectedRows
+from columnar_kafka.consuming.arrow.projection import (
+    KAFKA_MEMBERS,
+    LOCATION_FIELDS,
+    SelectedRows,
+)
 from columnar_kafka.consuming.arrow.pruning import can_skip
 from columnar_kafka.consuming.feed.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
@@ -29,22 +34,30 @@ from columnar_kafka.plain.base import decode
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from confluent_kafka import Message
 
     from columnar_kafka.config import ReadOptions
+    from columnar_kafka.consuming.arrow.fetched_rows import FetchedRows
     from columnar_kafka.consuming.arrow.projection import Projection, ReadPlan
     from columnar_kafka.plain.base import Formats
     from columnar_kafka.segment.segment import Segment
 
-__all__ = ["TOPIC", "MismatchError", "TableBuilder", "plain_rows", "segment_rows"]
+__all__ = [
+    "TOPIC",
+    "MismatchError",
+    "TableBuilder",
+    "fetched_rows",
+    "plain_rows",
+    "segment_rows",
+]
 
 TOPIC: Final = "columnar.topic"
 """The key of the topic's name in a table's metadata; the schema's are those of a segment."""
 
 _PLAIN: Final = (pa.field("timestamp", TIMESTAMP), pa.field("headers", HEADERS), *LOCATION_FIELDS)
-
+_PLAIN_MEMBERS: Final = frozenset(["key", *(field.name for field in _PLAIN)])
 
 _SHARED_ROWS: Final = 20_000
 """In a longer segment, a column of one value takes memory of its own."""
@@ -190,22 +203,64 @@ def plain_rows(
         if not good:
             raise _undecodable(first, "value", decoded.error)
         values = _columns(decoded.array)
-    values = fill_hidden_nulls_in_table(values)
     messages = messages[:good]
-    fields = [pa.field("key", keys.type), *_PLAIN]
-    kafka = pa.field(KAFKA_COLUMN, pa.struct(fields), nullable=False)
-    try:
-        plan = projection.plan(values.schema.remove_metadata().append(kafka))
-        members = _plain_members(messages, keys.slice(0, good), plan.members)
+    key_column = keys.slice(0, good)
+
+    def members(wanted: Iterable[str]) -> dict[str, pa.Array]:
+        made = _plain_members(messages, key_column, wanted)
         if is_table:
             same = pa.repeat(0, values.num_rows)
-            members = {name: member.take(same) for name, member in members.items()}
+            made = {name: member.take(same) for name, member in made.items()}
+        return made
+
+    table, _ = _selected(values, keys.type, members, projection, first)
+    return SelectedRows(table, good)
+
+
+def fetched_rows(
+    rows: FetchedRows, formats: Formats, projection: Projection, most: int
+) -> SelectedRows:
+    """Return up to `most` of the rows that `plain_rows` returns; the values are no tables.
+
+    Raises:
+        UnusualError: not every message can be decoded, or not this way: `plain_rows` tells.
+        SchemaError: as `plain_rows`.
+    """
+    value_format: Any = formats.value(rows.topic)
+    keys = rows.keys(formats.key(rows.topic))
+    keys = fill_hidden_nulls(keys, pa.field("key", keys.type))
+    values = _columns(rows.values(value_format))
+
+    def members(wanted: Iterable[str]) -> dict[str, pa.Array]:
+        return {name: keys if name == "key" else rows.member(name) for name in wanted}
+
+    first: Any = rows.first
+    return _selected(values, keys.type, members, projection, first, most)
+
+
+_Members = Callable[[Iterable[str]], dict[str, pa.Array]]
+
+
+def _selected(
+    values: pa.Table,
+    key: pa.DataType,
+    members: _Members,
+    projection: Projection,
+    first: Message,
+    most: int | None = None,
+) -> SelectedRows:
+    """Return selected rows, up to `most`, of plain messages that have these values."""
+    values = fill_hidden_nulls_in_table(values)
+    kafka = pa.field(KAFKA_COLUMN, pa.struct([pa.field("key", key), *_PLAIN]), nullable=False)
+    try:
+        plan = projection.plan(values.schema.remove_metadata().append(kafka))
         columns = dict(zip(values.schema.names, values.columns, strict=True))
-        table = plan.assemble(columns, members, values.num_rows)
+        known = [member for member in plan.members if member in _PLAIN_MEMBERS]
+        table = plan.assemble(columns, members(known), values.num_rows)
         if plan.condition is None:
-            return SelectedRows(plan.project(table) if table.num_rows else None, good)
-        matching, _ = plan.matching(table, table.num_rows)
-        return SelectedRows(plan.project(table, matching) if len(matching) else None, good)
+            return SelectedRows(plan.project(table) if table.num_rows else None, table.num_rows)
+        matching, examined = plan.matching(table, table.num_rows if most is None else most)
+        return SelectedRows(plan.project(table, matching) if len(matching) else None, examined)
     except SchemaError as error:
         raise SchemaError(f"plain message at {address_of(first)}: {error.reason}") from error
 
@@ -243,7 +298,7 @@ def _plain_members(
         "partition": lambda: pa.array([message.partition() for message in messages], pa.int32()),
         "offset": lambda: _positions([message.offset() for message in messages]),
     }
-    return {member: make[member]() for member in wanted if member in make}
+    return {member: make[member]() for member in wanted}
 
 
 def _times(timestamps: list[tuple[int, int]]) -> pa.Array:
@@ -322,7 +377,7 @@ class TableBuilder:
             return None
         if _can_hold(self._schema, other):
             return self._schema
-        return other if not self._fixed and _can_hold(other, self._schema) else None
+        return None if self._fixed else _grown(self._schema, other)
 
     def table(self) -> pa.Table | None:
         """Return the rows; None where there are none."""
@@ -331,6 +386,45 @@ class TableBuilder:
         names = {key: ",".join(seen) for key, seen in self._names.items()}
         table = pa.concat_tables(self._tables)
         return table.replace_schema_metadata({TOPIC: self.topic, **names})
+
+
+def _grown(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """Return one of these schemas, with the members of `_kafka` that either has, for rows of both.
+
+    None: neither can hold the other's rows. Plain messages have no `segment` and `row`, which are
+    null then; nor have segments members that their producer left out.
+    """
+    members = _joined_members(one, other)
+    for schema in (other, _with_members(other, members), _with_members(one, members)):
+        if _can_hold(schema, one) and _can_hold(schema, other):
+            return schema
+    return None
+
+
+def _joined_members(one: pa.Schema, other: pa.Schema) -> list[pa.Field]:
+    """Return the members of `_kafka` that either schema has, nullable if not both require them."""
+    both = [
+        {field.name: field for field in schema.field(KAFKA_COLUMN).type}
+        if KAFKA_COLUMN in schema.names
+        else {}
+        for schema in (one, other)
+    ]
+    required = {
+        name
+        for name in both[0].keys() & both[1].keys()
+        if not (both[0][name].nullable or both[1][name].nullable)
+    }
+    known = {**both[1], **both[0]}
+    return [
+        known[name].with_nullable(name not in required) for name in KAFKA_MEMBERS if name in known
+    ]
+
+
+def _with_members(schema: pa.Schema, members: Sequence[pa.Field]) -> pa.Schema:
+    index = schema.get_field_index(KAFKA_COLUMN)
+    if index < 0:
+        return schema
+    return schema.set(index, schema.field(index).with_type(pa.struct(members)))
 
 
 def _can_hold(grown: pa.Schema, other: pa.Schema) -> bool:

@@ -9,30 +9,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from columnar_kafka import position
+from columnar_kafka import native, position
+from columnar_kafka.consuming.arrow.fetched_rows import FetchedRows, UnusualError
 from columnar_kafka.consuming.arrow.rows_ahead import RowsAhead
-from columnar_kafka.consuming.arrow.table_builder import TableBuilder, plain_rows, segment_rows
+from columnar_kafka.consuming.arrow.table_builder import (
+    TableBuilder,
+    fetched_rows,
+    plain_rows,
+    segment_rows,
+)
 from columnar_kafka.consuming.feed.feed import never_cancelled
 from columnar_kafka.consuming.feed.handout import Found, Progress
 from columnar_kafka.consuming.feed.kafka_message import address_of, offset_of, partition_of
 from columnar_kafka.consuming.feed.open_segment import OpenSegment
+from columnar_kafka.consuming.feed.together import are_together
 from columnar_kafka.errors import ColumnarError, RowError, SegmentError
 from columnar_kafka.message import event_error
 from columnar_kafka.runtime.deadline import deadline_after
 from columnar_kafka.segment.headers import SCHEMA_HEADER, SCHEMA_ID_HEADER, is_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from confluent_kafka import Message, TopicPartition
 
     from columnar_kafka.config import ReadOptions
-    from columnar_kafka.consuming.arrow.projection import Projection
+    from columnar_kafka.consuming.arrow.projection import Projection, SelectedRows
     from columnar_kafka.consuming.feed.feed import Cancelled, Feed
     from columnar_kafka.offsets import Partition
     from columnar_kafka.plain.base import Formats
@@ -44,6 +51,9 @@ _LONGEST_SPAN: Final = 1 << 20
 
 _FETCH: Final = 200
 """Messages that are fetched at once, at most."""
+
+_MOST_ALONE: Final = 63
+"""Calls without messages that are together, at most, after such were unusual again."""
 
 Span = OpenSegment | list["Message"]
 """What is decoded at once: the open segment, several plain messages, or one other message."""
@@ -95,6 +105,7 @@ class _Slice:
     last: dict[Partition, Message]
     opened: OpenSegment | None = None
     committed: list[TopicPartition] = field(default_factory=list)
+    rest: Sequence[Message] = ()  # see `Progress`
 
 
 class TableFeed:
@@ -110,6 +121,8 @@ class TableFeed:
         self._longest_span = _LONGEST_SPAN
         # How many messages at the front of the buffer are plain and of one topic; the last of them.
         self._known_plain: tuple[int, Message | None] = (0, None)
+        # For how many calls each message is to be by itself, and for how many it was to be last.
+        self._alone = self._last_alone = 0
 
     def at_end(self) -> set[Partition]:
         """Return the partitions of which nothing was handed out since their end was told."""
@@ -130,10 +143,11 @@ class TableFeed:
         clock = self._feed.clock
         deadline = deadline_after(timeout, clock())
         more = 0
+        together = self._may_be_together(request)
         while not cancelled():
             self._poller.serve_if_due()
             self._feed.after_serving()
-            is_enough = self._buffer_rows(request, more, deadline, cancelled)
+            is_enough = self._buffer_rows(request, more, deadline, cancelled, together=together)
             if cancelled():
                 return None
             records = self._find_next(request) if self._may_begin(deadline) else None
@@ -151,8 +165,20 @@ class TableFeed:
 
     # --- waiting --------------------------------------------------------------------------------
 
+    def _may_be_together(self, request: TableRequest) -> bool:
+        """Say whether plain messages are worth to be fetched together: of late they were usual."""
+        is_alone = self._alone > 0
+        self._alone -= is_alone
+        return native.enabled and not is_alone and not request.formats.have_tables
+
     def _buffer_rows(
-        self, request: TableRequest, more: int, deadline: float, cancelled: Cancelled
+        self,
+        request: TableRequest,
+        more: int,
+        deadline: float,
+        cancelled: Cancelled,
+        *,
+        together: bool,
     ) -> bool:
         """Buffer as many rows as are wanted and go together, or those that come by the deadline.
 
@@ -164,7 +190,7 @@ class TableFeed:
         ahead = self._count(None, request.projection, most)
         timeout = 0.0  # first what has arrived
         while not (ahead.has(most) or self._buffer.is_full(most)):
-            ahead = self._fetch_rows(ahead, request.projection, most, timeout)
+            ahead = self._fetch_rows(ahead, request.projection, most, timeout, together=together)
             self._feed.after_serving()
             if ahead.has(least) or self._feed.clock() >= deadline or cancelled():
                 break
@@ -186,14 +212,22 @@ class TableFeed:
             return ahead
 
     def _fetch_rows(
-        self, ahead: RowsAhead, projection: Projection, most: int, timeout: float
+        self,
+        ahead: RowsAhead,
+        projection: Projection,
+        most: int,
+        timeout: float,
+        *,
+        together: bool,
     ) -> RowsAhead:
         """Let librdkafka run callbacks, and buffer what it has until there are `most` rows."""
         buffer, count = self._buffer, 1
         while True:
             before, counted = buffer.nbytes, ahead
             asked = min(count, most - ahead.rows)
-            fetched = self._poller.fetch(asked, timeout, resumes=True, throttles=False)
+            fetched = self._poller.fetch(
+                asked, timeout, resumes=True, throttles=False, together=together
+            )
             ahead = self._count(counted, projection, most)
             is_enough = ahead.has(most) or buffer.is_full(most)
             if len(fetched) < count or is_enough or ahead is not counted:
@@ -225,13 +259,26 @@ class TableFeed:
         """Find a table of what comes next, as far as it goes together; None of no rows."""
         with self._lock:
             self._buffer.put_back()
-            self._buffer.found = records = self._build(request)
+            self._buffer.found = records = self._find_usual(request)
             # A filter may have left nothing of what was looked at.
             if records is not None and records.is_empty:
                 records.take()
                 self._buffer.note()
                 return None
             return records
+
+    def _find_usual(self, request: TableRequest) -> FoundTable | None:
+        """Find a table, also of messages that are together, unless one of them is unusual."""
+        if request.formats.have_tables:
+            self._buffer.apart()
+        else:
+            self._buffer.together()
+        try:
+            return self._build(request)
+        except UnusualError:
+            self._buffer.apart()
+            self._alone = self._last_alone = min(2 * self._last_alone + 1, _MOST_ALONE)
+        return self._build(request)
 
     def _build(self, request: TableRequest) -> FoundTable | None:
         builder = TableBuilder(
@@ -254,7 +301,7 @@ class TableFeed:
             if added is None:
                 break
             slices.append(added)
-            if isinstance(span, list) and added.messages < len(span):
+            if isinstance(span, list) and (added.rest or added.messages < len(span)):
                 break
         else:
             is_all = (
@@ -313,6 +360,8 @@ class TableFeed:
         (count, last), buffered = self._known_plain, self._buffer.buffered
         if self._buffer.open is not None or self._starts.awaiting_lookup:
             return 0
+        if self._buffer.has_together:
+            return 0
         return count if 0 < count <= len(buffered) and buffered[count - 1] is last else 0
 
     def _longest(self, topic: str | None, request: TableRequest) -> int:
@@ -326,6 +375,8 @@ class TableFeed:
         if isinstance(span, OpenSegment):
             return _add_segment(span, builder)
         source = span[0]
+        if self._buffer.has_together and any(map(are_together, span)):
+            return self._add_together(span, builder, request)
         if source.error() is not None:
             raise KafkaException(event_error(source))
         if not is_segment(source.headers()):
@@ -350,14 +401,10 @@ class TableFeed:
             self._longest_span = 1
             raise
         good = rows.examined
-        is_good = good == len(messages)
-        longest = min(_LONGEST_SPAN, 2 * max(self._longest_span, good)) if is_good else 2 * good
-        self._longest_span = longest
-        topic = messages[0].topic() or ""
-        where = _where("plain message", messages[0], position.pack(offset_of(messages[0])))
-        names = formats.name(topic)
-        if rows.table is not None and not builder.add(rows.table, topic, names, where):
+        self._note_good(good, is_all=good == len(messages))
+        if not _add_rows(rows, messages[0], builder, formats):
             return None
+        topic = messages[0].topic() or ""
         messages = messages[:good]
         newest = dict(
             zip([message.partition() or 0 for message in messages], messages, strict=True)
@@ -365,6 +412,29 @@ class TableFeed:
         last = {(topic, key): message for key, message in newest.items()}
         after = {key: position.start(offset_of(message) + 1) for key, message in last.items()}
         return _Slice(good, after, last)
+
+    def _note_good(self, count: int, *, is_all: bool) -> None:
+        """Note how many plain messages could be decoded at once, and whether that was all."""
+        longest = min(_LONGEST_SPAN, 2 * max(self._longest_span, count)) if is_all else 2 * count
+        self._longest_span = longest
+
+    def _add_together(
+        self, span: Sequence[Any], builder: TableBuilder, request: TableRequest
+    ) -> _Slice | None:
+        """Add messages that are together, as many as there is room for; with a filter, of rows."""
+        if not all(map(are_together, span)):
+            raise UnusualError  # what is decoded at once must not depend on how it was fetched
+        projection, left = builder.projection, builder.left
+        messages = list(span) if projection.condition is not None else _up_to(left, span)[0]
+        rows = fetched_rows(FetchedRows(messages), request.formats, projection, left)
+        messages, rest = _up_to(rows.examined, span)
+        if not _add_rows(rows, messages[0], builder, request.formats):
+            return None
+        self._last_alone = 0
+        self._note_good(rows.examined, is_all=True)
+        last = {partition_of(message): message for message in messages}
+        after = {key: position.start(message.last + 1) for key, message in last.items()}
+        return _Slice(len(messages), after, last, rest=rest)
 
     # --- what is handed out ---------------------------------------------------------------------
 
@@ -378,6 +448,7 @@ class TableFeed:
                 self._feed.note_opened(part.opened, part.committed)
                 progress.pass_records(part.opened, part.after[part.opened.key])
         progress.messages = sum(part.messages for part in slices)
+        progress.rest = slices[-1].rest
         return progress
 
     def _failed(self, span: Span, error: KafkaException) -> FoundTable:
@@ -385,6 +456,25 @@ class TableFeed:
         source = span.source if isinstance(span, OpenSegment) else span[0]
         stays = isinstance(error, ColumnarError) and not isinstance(error, SegmentError | RowError)
         return FoundTable(None if stays else self._buffer.pass_first(source), error=error)
+
+
+def _up_to(most: int, span: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the first messages of some that are together, and what is left of the last of them."""
+    messages: list[Any] = []
+    for message in span:
+        if message.count >= most:
+            first, *rest = message.split(most) if message.count > most else [message]
+            return [*messages, first], rest
+        messages.append(message)
+        most -= message.count
+    return messages, []
+
+
+def _add_rows(rows: SelectedRows, first: Message, builder: TableBuilder, formats: Formats) -> bool:
+    """Add the rows of plain messages to a table; False if they do not go with it."""
+    topic = first.topic() or ""
+    where = _where("plain message", first, position.pack(offset_of(first)))
+    return rows.table is None or builder.add(rows.table, topic, formats.name(topic), where)
 
 
 def _add_segment(opened: OpenSegment, builder: TableBuilder) -> _Slice | None:

@@ -263,6 +263,7 @@ class Feed:
             return True, True
         if ready.is_published or buffer.found is not None:
             buffer.put_back()
+        buffer.apart()
         is_more, messages, most = True, buffer.ready.messages, _TOGETHER if count == 1 else count
         while is_more and len(messages) < most:
             try:
@@ -382,6 +383,7 @@ class Feed:
         while True:
             with self.lock:
                 self.buffer.put_back()
+                self.buffer.apart()
                 self.buffer.found = next_segment = self._find_segment()
             if next_segment is not None:
                 segment: Segment | None = next_segment.take()

@@ -20,6 +20,7 @@ from columnar_kafka.consuming.feed.kafka_message import (
     partition_of,
     size_of,
 )
+from columnar_kafka.consuming.feed.together import apart, count_of, put_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +59,8 @@ class FetchBuffer:
         self.open: OpenSegment | None = None  # then the rest of this segment
         self.buffered: deque[confluent_kafka.Message] = deque()  # then these messages
         self.nbytes = 0  # of `buffered`
+        self.count = 0  # of the messages in it
+        self.has_together = False  # whether some of them, or of those parked, are `together`
         self.arrived: deque[confluent_kafka.Message] = deque()  # in the current poll
         self.generation = 0
         self.paused: set[Partition] = set()  # by the user, until `resume`, as in librdkafka
@@ -74,8 +77,11 @@ class FetchBuffer:
 
     # --- what arrives ---------------------------------------------------------------------------
 
-    def accept_arrived(self) -> list[confluent_kafka.Message]:
-        """Buffer or park what librdkafka has given, and return it."""
+    def accept_arrived(self, *, together: bool = False) -> list[confluent_kafka.Message]:
+        """Buffer or park what librdkafka has given, and return it.
+
+        Plain messages are buffered `together` if only tables are to have them.
+        """
         if not self.arrived:
             return []
         arrived, parked = list(self.arrived), self.parked
@@ -88,23 +94,41 @@ class FetchBuffer:
                     buffered.append(message)
                 elif key not in self.to_refetch:  # or it comes again
                     parked.setdefault(key, []).append(message)
-        nbytes = self.nbytes + bytes_of(buffered)
+        nbytes, count = self.nbytes + bytes_of(buffered), self.count + len(buffered)
+        has_together = self.has_together or together
+        if together:
+            buffered = put_together(buffered)
         # It stays the same deque: this may be a callback's poll, and the outer one fills it.
         emptied = starmap(self.arrived.popleft, repeat((), len(arrived)))
         moved = chain(buffered, islice(emptied, len(arrived), None))
         # All or nothing.
-        self.parked, self.nbytes = parked, nbytes
+        self.parked, self.nbytes, self.count = parked, nbytes, count
+        self.has_together = has_together
         self.buffered.extend(moved)
         return arrived
 
     def is_full(self, most: int = 0) -> bool:
         """Say whether no more is to be fetched; `most` messages may be wanted at least."""
-        count = len(self.buffered)
+        count = self.count
         return (count >= most and count >= MOST_MESSAGES) or self.nbytes >= MOST_BYTES
 
     def room_for(self, nbytes: int) -> int:
         """Return how many messages of `nbytes` each make the buffer full."""
         return 1 + (MOST_BYTES - self.nbytes) // nbytes
+
+    def together(self) -> None:
+        """Have those plain messages together, too, that were fetched to serve librdkafka."""
+        if self.has_together:
+            self._replace(put_together(list(self.buffered)), self.parked, self.open)
+
+    def apart(self) -> None:
+        """Have each message by itself, as all but tables want them."""
+        if not self.has_together:
+            return
+        self.put_back()
+        parked = {key: apart(messages) for key, messages in self.parked.items()}
+        self._replace(apart(self.buffered), parked, self.open)
+        self.has_together = False
 
     # --- partitions -----------------------------------------------------------------------------
 
@@ -187,10 +211,11 @@ class FetchBuffer:
         to_refetch: dict[Partition, int] | None = None,
     ) -> None:
         """Replace what is fetched; nothing is ready, or `messages` has what was."""
-        nbytes, ready = bytes_of(messages), Ready()
+        nbytes, count, ready = bytes_of(messages), count_of(messages), Ready()
         # All or nothing.
         self.generation += 1
-        self.parked, self.open, self.nbytes, self.ready = parked, opened, nbytes, ready
+        self.parked, self.open, self.ready = parked, opened, ready
+        self.nbytes, self.count = nbytes, count
         self.to_refetch = self.to_refetch if to_refetch is None else to_refetch
         if opened is not None and at is not None:
             opened.at = at
@@ -217,6 +242,7 @@ class FetchBuffer:
         ready.messages += messages
         ready.parts += [part]
         self.nbytes -= nbytes
+        self.count -= is_buffered
         self.open = opened if after % position.MAX_ROWS else None
         if opened is not None:
             opened.at = after
@@ -233,6 +259,7 @@ class FetchBuffer:
         self.ready.messages += messages
         self.ready.parts += parts
         self.nbytes -= nbytes
+        self.count -= len(sources)
         self.buffered.__init__(left)  # type: ignore[misc]
 
     def put_back(self) -> None:
@@ -285,13 +312,14 @@ class FetchBuffer:
             return
         for key in progress.after:
             self._starts.pass_start(key)
-        left = list(islice(self.buffered, progress.messages, None))
-        nbytes = bytes_of(left)
+        left = [*progress.rest, *islice(self.buffered, progress.messages, None)]
+        nbytes, count = bytes_of(left), count_of(left)
         # All or nothing.
         self._offsets.hand_out(progress.after, progress.epochs)
         self._ends |= progress.ends
         self.generation += 1
-        self.open, self.nbytes, self.found = progress.opened, nbytes, None
+        self.open, self.found = progress.opened, None
+        self.nbytes, self.count = nbytes, count
         if progress.opened is not None:
             progress.opened.at = progress.at
         self.buffered.__init__(left)  # type: ignore[misc]
@@ -338,6 +366,7 @@ class FetchBuffer:
 
     def next_offsets(self) -> dict[Partition, int]:
         """Return the offsets behind the last message of each partition; nothing is ready."""
+        self.apart()
         sources = [] if self.open is None else [self.open.source]
         return {
             partition_of(source): offset_of(source) + 1

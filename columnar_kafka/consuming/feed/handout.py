@@ -22,7 +22,7 @@ from columnar_kafka import position
 from columnar_kafka.consuming.feed.kafka_message import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import confluent_kafka
     from confluent_kafka import KafkaException
@@ -123,13 +123,14 @@ class Ready:
 class Progress:
     """What to record once something has been handed out."""
 
-    __slots__ = ("after", "at", "ends", "epochs", "messages", "opened")
+    __slots__ = ("after", "at", "ends", "epochs", "messages", "opened", "rest")
 
     def __init__(self, opened: OpenSegment | None) -> None:
         """Begin in the segment that is open, or with the first buffered message."""
         self.opened = opened  # the segment that is open afterwards, at position `at`
         self.at = 0 if opened is None else opened.at
-        self.messages = 0  # how many buffered messages are done with
+        self.messages = 0  # how many buffered messages are done with, those `together` as one
+        self.rest: Sequence[confluent_kafka.Message] = ()  # what is left of the last of them
         self.after: dict[Partition, int] = {}
         self.epochs: dict[Partition, int | None] = {}
         self.ends: dict[Partition, int | None] = {}

@@ -184,7 +184,7 @@ class Poller:
                 return 0
             if len(last) > SMALL_BYTES and is_segment(last.headers()):
                 return 0
-            room = min(PLAIN_TOGETHER, fetch_buffer.MOST_MESSAGES) - len(buffered)
+            room = min(PLAIN_TOGETHER, fetch_buffer.MOST_MESSAGES) - self._buffer.count
             return 0 if self._buffer.is_full() else min(_AT_ONCE, room)
 
     def fetch(
@@ -194,13 +194,14 @@ class Poller:
         *,
         resumes: bool = False,
         throttles: bool = True,
+        together: bool = False,
         again: Again = never_again,
     ) -> list[confluent_kafka.Message]:
         """Let librdkafka run callbacks, buffer up to `count` messages, and return them.
 
         This waits up to `timeout` seconds for each, `again` where there was none; or for the end of
         another thread's turn. If the buffer is full then, it `throttles`: librdkafka fetches no
-        more until a call `resumes`.
+        more until a call `resumes`. Plain messages are buffered `together` for tables.
         """
         fetched: list[confluent_kafka.Message] = []
 
@@ -216,7 +217,7 @@ class Poller:
                     self._before_serving()
                     self._poll(count, timeout)
                 with self._lock:
-                    fetched.extend(self._buffer.accept_arrived())
+                    fetched.extend(self._buffer.accept_arrived(together=together))
                     if self.is_interrupted:  # a callback, and the poll has gone on
                         self._recover()
                     self.due = self._clock() + SERVE_EVERY
@@ -389,6 +390,7 @@ class Poller:
         if self.is_interrupted:
             return {}
         self._buffer.note()
+        self._buffer.apart()
         waiting: dict[Partition, list[confluent_kafka.Message]] = {}
         for message in self._buffer.waiting():
             waiting.setdefault(partition_of(message), []).append(message)

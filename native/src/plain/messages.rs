@@ -12,7 +12,7 @@ use crate::python::panics;
 use crate::python::py::{Int, Ref};
 
 /// The header that says that a message is a segment.
-const ENCODING: &[u8] = b"columnar.encoding";
+pub const ENCODING: &[u8] = b"columnar.encoding";
 /// As Kafka says that a message has no time.
 const NO_TIME: i64 = -1;
 
@@ -167,10 +167,28 @@ pub fn read_messages(
 
 type Method = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
+/// A plain message of confluent-kafka's as it was read.
+pub struct Found<'py> {
+    pub topic: Bound<'py, PyAny>,
+    pub partition: i64,
+    pub offset: i64,
+    /// Its kind, and milliseconds since 1970.
+    pub time: (i64, i64),
+    pub leader_epoch: Bound<'py, PyAny>,
+    /// Bytes or None.
+    pub key: Bound<'py, PyAny>,
+    /// Bytes or None.
+    pub value: Bound<'py, PyAny>,
+    /// A list of pairs or None.
+    pub headers: Bound<'py, PyAny>,
+}
+
 /// The methods of confluent-kafka's `Message`, which are written in C and take no arguments.
-struct Methods<'py> {
+pub struct Methods<'py> {
     class: &'py Bound<'py, PyType>,
     error: Method,
+    topic: Method,
+    leader_epoch: Method,
     partition: Method,
     offset: Method,
     timestamp: Method,
@@ -181,11 +199,13 @@ struct Methods<'py> {
 
 impl<'py> Methods<'py> {
     /// None for a class that has other ones.
-    fn of(class: &'py Bound<'py, PyType>) -> Option<Self> {
+    pub fn of(class: &'py Bound<'py, PyType>) -> Option<Self> {
         let method = |name: &CStr| find(class, name);
         Some(Self {
             class,
             error: method(c"error")?,
+            topic: method(c"topic")?,
+            leader_epoch: method(c"leader_epoch")?,
             partition: method(c"partition")?,
             offset: method(c"offset")?,
             timestamp: method(c"timestamp")?,
@@ -193,6 +213,31 @@ impl<'py> Methods<'py> {
             key: method(c"key")?,
             headers: method(c"headers")?,
         })
+    }
+
+    /// Read a message; None: it is an event, or not surely read as Python reads it. Its headers are
+    /// still to be looked at.
+    #[inline(always)]
+    pub fn read(&self, message: &Bound<'py, PyAny>) -> PyResult<Option<Found<'py>>> {
+        if !message.get_type().is(self.class) {
+            return Ok(None);
+        }
+        let call = |method| call(message, method);
+        if !call(self.error)?.is_none() {
+            return Ok(None);
+        }
+        let (topic, leader_epoch) = (call(self.topic)?, call(self.leader_epoch)?);
+        let (partition, offset) = (call(self.partition)?, call(self.offset)?);
+        let timestamp = call(self.timestamp)?;
+        let (key, value, headers) = (call(self.key)?, call(self.value)?, call(self.headers)?);
+        let numbers = (number(&partition), number(&offset), numbers(&timestamp));
+        let (Some(partition), Some(offset @ 0..), Some(time)) = numbers else { return Ok(None) };
+        let are_usual = i32::try_from(partition).is_ok()
+            && Ref::of(&topic).text().is_some()
+            && is_bytes_or_none(Ref::of(&key))
+            && is_bytes_or_none(Ref::of(&value));
+        let found = Found { topic, partition, offset, time, leader_epoch, key, value, headers };
+        Ok(are_usual.then_some(found))
     }
 
     /// Append a message to those that it belongs to; says whether it does.
@@ -264,24 +309,32 @@ fn call<'py>(message: &Bound<'py, PyAny>, method: Method) -> PyResult<Bound<'py,
     unsafe { new::owned(message.py(), method(message.as_ptr(), std::ptr::null_mut())) }
 }
 
-fn number(object: &Bound<'_, PyAny>) -> Option<i64> {
+pub fn number(object: &Bound<'_, PyAny>) -> Option<i64> {
     match Ref::of(object).int()? {
         Int::Fits(number) => Some(number),
         Int::TooLarge => None,
     }
 }
 
-/// The time of a message, of which this is the kind and the milliseconds; None: it is neither.
-fn time(timestamp: &Bound<'_, PyAny>) -> Option<i64> {
-    let Some([kind, time]) = Ref::of(timestamp).items() else { return None };
-    match (kind.int()?, time.int()?) {
-        (Int::Fits(0), _) => Some(NO_TIME),
-        (_, Int::Fits(time)) if time != NO_TIME => Some(time),
+/// Two numbers in a tuple.
+fn numbers(pair: &Bound<'_, PyAny>) -> Option<(i64, i64)> {
+    let Some([one, other]) = Ref::of(pair).items() else { return None };
+    match (one.int()?, other.int()?) {
+        (Int::Fits(one), Int::Fits(other)) => Some((one, other)),
         _ => None,
     }
 }
 
-fn is_bytes_or_none(part: Ref<'_>) -> bool {
+/// The time of a message, of which this is the kind and the milliseconds; None: it is neither.
+fn time(timestamp: &Bound<'_, PyAny>) -> Option<i64> {
+    match numbers(timestamp)? {
+        (0, _) => Some(NO_TIME),
+        (_, time) if time != NO_TIME => Some(time),
+        _ => None,
+    }
+}
+
+pub fn is_bytes_or_none(part: Ref<'_>) -> bool {
     part.is_none() || part.bytes().is_some()
 }
 

@@ -6,6 +6,7 @@
 
 mod avro;
 pub mod batch;
+pub mod fetched;
 pub mod format;
 mod json;
 pub mod messages;

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from inside import feed_of
 from tables import CONFIG, assigned_consumer, next_position, numbers, put, record_decoded_columns
 
-from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, position
+from columnar_kafka import ConfigError, RowError, SchemaError, SegmentError, native, position
 from columnar_kafka.consuming.arrow import table_feed
 from columnar_kafka.consuming.feed import fetch_buffer, kafka_message, poller
 from columnar_kafka.plain import Avro, Ipc, Json
@@ -839,7 +839,7 @@ def test_plain_messages_are_not_looked_at_again_once_they_are_counted(kafka, mon
     asked = []
     monkeypatch.setattr(table_feed, "is_segment", asked.append)
     assert assigned_consumer(kafka).consume_arrow(50, 0).num_rows == 50
-    assert len(asked) == 1  # for all of them
+    assert len(asked) == (6 if native.enabled else 1)  # for all that were fetched together
 
 
 def test_an_arrow_payload_is_any_number_of_rows_at_one_position(kafka) -> None:
@@ -875,6 +875,40 @@ def test_members_that_plain_messages_lack_are_null_when_asked_for(kafka) -> None
         SchemaError, match=r"`_kafka` has no member 'x'; it has segment, row, key, timestamp, "
     ):
         assigned_consumer(kafka).consume_arrow(9, 0, ["_kafka.x"], promote=True)
+
+
+@pytest.mark.parametrize("columns", [None, ["_kafka", "id"]])
+@pytest.mark.parametrize("plain_first", [False, True])
+def test_a_topic_of_both_is_one_table_when_asked(kafka, columns, plain_first) -> None:
+    """Without a timeout: it does not wait for what cannot go with the rest."""
+    for number in range(10):
+        if number % 3 == plain_first:
+            kafka.append("t", 0, little(number), key=b"k", timestamp=5)
+        else:
+            put(kafka, pa.table({"id": [number], "text": [f"x{number}"]}))
+    options = {"value": Avro(LITTLE), "promote": True}
+    table = assigned_consumer(kafka).consume_arrow(10, -1, columns, **options)
+    assert table["id"].to_pylist() == list(range(10))
+    kafka_type = table.schema.field("_kafka").type
+    assert [field.name for field in kafka_type] == [
+        *("segment", "row", "key", "timestamp", "headers", "topic", "partition", "offset")
+    ]
+    assert [field.name for field in kafka_type if not field.nullable] == [
+        *("topic", "partition", "offset")
+    ]
+    for number, row in enumerate(table["_kafka"].to_pylist()):
+        is_plain = number % 3 == plain_first
+        assert (row["segment"], row["row"]) == ((None, None) if is_plain else (f"p-{number}", 0))
+        assert row["key"] == (b"k" if is_plain else None)
+        assert row["offset"] == position.pack(number)
+
+
+def test_members_of_other_types_do_not_go_together(kafka) -> None:
+    put(kafka, pa.table({"id": [0], "text": ["x"]}), members=("key",))
+    kafka.append("t", 0, little(1), key=b"1")
+    consumer = assigned_consumer(kafka)
+    options = {"value": Avro(LITTLE), "key": Json(), "promote": True}
+    assert [consumer.consume_arrow(2, 0, **options).num_rows for _ in range(2)] == [1, 1]
 
 
 def test_plain_messages_and_segments_of_the_same_columns_go_together_when_asked(kafka) -> None:
