@@ -75,6 +75,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return OneSpark(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fork first, while this process is small: each fork copies what it has of memory."""
+    items.sort(key=lambda item: "forking" not in item.nodeid)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what starts a Kafka or a Spark of its own, too, where there is no Java."""
     if any(item.get_closest_marker(mark) for mark in ("kafka", "spark")):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Acknowledge", "ConsumerBroker", "ProducerBroker", "SideReader", "TopicLimits"]
 
-Acknowledge = Callable[[KafkaError | None, Message], None]
+Acknowledge = Callable[[KafkaError | None, Message], object]
 
 
 class TopicLimits(NamedTuple):

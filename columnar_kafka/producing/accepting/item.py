@@ -27,6 +27,8 @@ class Item:
     """-1: none, or none yet."""
     accepted_at: float
     """On the monotonic clock."""
+    taken_per_row: float | None = None
+    """The bytes of a record in memory, where `RowColumns.take` has measured them."""
 
     @property
     def topic(self) -> str:
@@ -48,7 +50,7 @@ class Item:
 
     def encode(self, segmenter: Any, ready: Any) -> bool:
         """Append its next messages to `ready`; return whether nothing is left of it."""
-        ready.extend([*segmenter.encode(self)])  # all, or none yet
+        ready.extend(segmenter.encode(self))
         return True
 
     def unsent(self, segmenter: Any) -> Iterator[Any]:

@@ -17,7 +17,11 @@ class HoldsEncoded(Protocol):
 
 
 class PureUsage:
-    """The memory and the number of accepted records, against their bounds. Under a lock."""
+    """The memory and the number of accepted records, against their bounds. For any thread.
+
+    Between reading a count and writing it nothing is called, so no other thread comes in between.
+    `accept` alone needs a lock, under which its caller has checked the bounds.
+    """
 
     def __init__(self, max_bytes: int, max_records: int | None = None) -> None:
         self.max_bytes = max_bytes

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from columnar_kafka.native._core import OpenBatches, Usage
     from columnar_kafka.producing.accepting.item import Item
-    from columnar_kafka.producing.accepting.memory_bound import HoldsEncoded
     from columnar_kafka.producing.engine.base import Batch, Metadata, TopicFormat
     from columnar_kafka.producing.reporting.outcome import Outcome
 
@@ -182,7 +181,7 @@ class RecordQueue:
         due_at = now + self._linger
         self._due_at = min(self._due_at, due_at)
         is_open = self.open_batches.open(
-            batch.topic, partition, topic_format, batch, batch.core, self._items
+            topic_format.topic, partition, topic_format, batch, batch.core, self._items
         )
         if due_at < self.sleeps_until:
             self.wake()
@@ -192,7 +191,7 @@ class RecordQueue:
         """Open a batch for the native core's door; False: Python has to look at a record."""
         try:
             with self.lock:
-                if not self.accepts:
+                if self._closed or self._suspended:
                     return False
                 batch = self._batch(topic_format, partition, None, time.monotonic())
                 return batch is not None and batch.core is not None
@@ -332,23 +331,8 @@ class RecordQueue:
     def seal(self, batch: Batch) -> None:
         """End a batch: nothing is appended any more. What fails may be tried again."""
         with self.lock:
-            self.open_batches.let_go(batch.topic, batch.partition, batch)
+            self.open_batches.let_go(batch.topic_format.topic, batch.partition, batch)
             batch.seal()
-
-    def charge(self, nbytes: int, records: int = 0) -> None:
-        """Charge more (or fewer) for accepted records: they have been converted."""
-        with self.lock:
-            self.usage.charge(nbytes, records)
-
-    def charge_encoded(self, nbytes: int) -> None:
-        """Charge encoded bytes, our copy and librdkafka's."""
-        with self.lock:
-            self.usage.encode(nbytes)
-
-    def release_encoded(self, message: HoldsEncoded) -> None:
-        """Give a message's encoded bytes back."""
-        with self.lock:
-            self.usage.release_encoded(message)
 
     # --- reports --------------------------------------------------------------------------------
 
@@ -358,8 +342,7 @@ class RecordQueue:
 
     def release_records(self, reported: Outcome) -> None:
         """Give back the memory of records that are all reported."""
-        with self.lock:
-            self.usage.release(reported)
+        self.usage.release(reported)
         self._reporting.pop(reported, None)
 
 

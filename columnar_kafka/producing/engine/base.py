@@ -17,7 +17,7 @@ from columnar_kafka.producing.reporting.report import Callback
 from columnar_kafka.schema import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -90,15 +90,15 @@ class Batch(Item, ABC):
         """Return what can be converted while the batch is open, once."""
 
     @abstractmethod
-    def blocks(self, segmenter: Any) -> Iterator[tuple[Block, int]]:
-        """Yield the records of the sealed batch and their charged bytes, as one block if possible.
+    def blocks(self, segmenter: Any) -> Sequence[tuple[Block, int]]:
+        """Return the records of the sealed batch and their charged bytes, as one block if possible.
 
         Records that cannot be converted are reported by `segmenter`.
         """
 
     @property
-    def taken_per_row(self) -> float | None:
-        """The bytes of a record, as `taken_bytes`."""
+    def taken_per_row(self) -> float:  # type: ignore[override]
+        """See `Item`."""
         return self.taken_bytes / max(1, self.rows)
 
     # --- on its way -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from columnar_kafka.producing.reporting.outcome import Outcome
 from columnar_kafka.producing.reporting.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pyarrow as pa
     from confluent_kafka import KafkaError
@@ -77,10 +77,11 @@ class NativeBatch(Batch):
         """See `Batch`: its records are columns already."""
         return []
 
-    def blocks(self, segmenter: Any) -> Iterator[tuple[NativeBlock, int]]:
+    def blocks(self, segmenter: Any) -> list[tuple[NativeBlock, int]]:
         """See `Batch`."""
-        if self._sealed is not None and self.rows:
-            yield NativeBlock(self._sealed, self._encoder), self.taken_bytes
+        if not self._sealed:
+            return []
+        return [(NativeBlock(self._sealed, self._encoder), self.core.nbytes)]
 
 
 class NativeBlock:

@@ -19,8 +19,6 @@ from columnar_kafka.producing.reporting.outcome import FailedRecord
 from columnar_kafka.producing.reporting.report import OneRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumnsBuilder
     from columnar_kafka.producing.engine.base import Metadata, TopicFormat
     from columnar_kafka.producing.engine.record_block import Block
@@ -132,7 +130,7 @@ class PureBatch(Batch):
         self._handed += len(full)
         return full
 
-    def blocks(self, segmenter: Any) -> Iterator[tuple[Block, int]]:
+    def blocks(self, segmenter: Any) -> list[tuple[Block, int]]:
         """See `Batch`."""
         for chunk in self.chunks:
             segmenter.convert(chunk)
@@ -144,9 +142,8 @@ class PureBatch(Batch):
             if not isinstance(error, pa.ArrowException):  # unlike too many bytes for one column
                 text = "chunks could not be joined, and become segments of their own"
                 segmenter.tell_error(text, error)
-            yield from ((block, block.nbytes) for block in blocks)
-        else:
-            yield from ((block, charged_bytes) for block in whole)
+            return [(block, block.nbytes) for block in blocks]
+        return [(block, charged_bytes) for block in whole]
 
 
 class PureEngine:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import confluent_kafka
 
+    from columnar_kafka.broker.base import Acknowledge
     from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
@@ -125,7 +126,7 @@ class Delivery:
         self,
         in_flight: InFlight,
         message: Outgoing,
-        send: Callable[..., None],
+        send: Callable[[Outgoing, Acknowledge], None],
         *,
         alone: bool,
     ) -> None:
@@ -134,12 +135,13 @@ class Delivery:
         Raises:
             Exception: whatever `send` raises; librdkafka does not have the message then.
         """
-        attempt = Attempt(message, alone)
+        attempt = Attempt()
+        attempt.message, attempt.alone, attempt.handled = message, alone, False
         with self.lock:
             in_flight.attempts.append(attempt)
             self._in_flight[in_flight] = None
         try:
-            send(acknowledge=attempt.acknowledgement.setdefault)
+            send(message, attempt.setdefault)
         except BaseException:
             with self.lock:
                 in_flight.attempts.pop()
@@ -172,7 +174,7 @@ class Delivery:
                 while attempts:
                     attempt = attempts[0]
                     if not attempt.handled:
-                        if not attempt.acknowledgement:
+                        if not attempt:
                             break
                         self._handle(in_flight, attempt)
                     if in_flight.rejected:
@@ -185,7 +187,7 @@ class Delivery:
 
     def _handle(self, in_flight: InFlight, attempt: Attempt) -> None:
         message = attempt.message
-        ((error, source),) = attempt.acknowledgement.items()
+        ((error, source),) = attempt.items()
         if error is not None and error.code() in _OF_INTEREST:
             goes_back = self._sends_again and error.code() in _GOES_BACK
             rejected = Rejected(message, attempt.alone, error, source, final=not goes_back)
@@ -196,7 +198,7 @@ class Delivery:
             in_flight.rejected.append(rejected)
         if error is not None and self._ends_all(error):
             self.fatal = True
-        self._queue.release_encoded(message)
+        self._queue.usage.release_encoded(message)
         outcome = message.outcome(error, source)
         failures, rejections = outcome.failures()
         segments, records, nbytes = self._stored
@@ -223,7 +225,7 @@ class Delivery:
         source: confluent_kafka.Message | None = None,
     ) -> None:
         """Report a message that librdkafka never had, or has given back."""
-        self._queue.release_encoded(message)
+        self._queue.usage.release_encoded(message)
         self._add(message.outcome(error, source))
 
     def failed(self, item: Item, error: KafkaError) -> None:

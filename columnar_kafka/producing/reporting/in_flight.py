@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["Attempt", "InFlight", "Rejected"]
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One message handed to librdkafka once. `Delivery`'s.
+class Attempt(dict["KafkaError | None", "confluent_kafka.Message"]):
+    """One message handed to librdkafka once, and its acknowledgement. `Delivery`'s.
 
-    librdkafka puts error and message into `acknowledgement` without running a line of Python, which
-    a signal's exception could interrupt. Once that has been `handled`, the attempt is over.
+    librdkafka calls `setdefault` with error and message: that runs no line of Python, which a
+    signal's exception could interrupt. Once that has been `handled`, the attempt is over.
     """
 
+    __slots__ = ("alone", "handled", "message")
     message: Outgoing
     alone: bool
     """No other message of its partition is in flight with it, because some were rejected."""
-    acknowledgement: dict[KafkaError | None, confluent_kafka.Message] = field(default_factory=dict)
-    handled: bool = False
+    handled: bool
 
 
 @dataclass(slots=True, eq=False)

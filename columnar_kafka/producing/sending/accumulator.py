@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
@@ -21,7 +20,7 @@ from confluent_kafka import KafkaError
 from columnar_kafka.producing.engine.pure import CHARGED, PURE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record import Record
@@ -172,9 +171,10 @@ class Accumulator:
 
     def open(self, batch: Batch) -> None:
         """Take over a batch that goes on filling."""
-        topic = self.by_topic[batch.topic]
-        self._end(topic, batch.partition)
-        topic.open[batch.partition] = batch
+        topic, partition = self.by_topic[batch.topic_format.topic], batch.partition
+        if partition in topic.open:
+            self._seal(topic, topic.open[partition])
+        topic.open[partition] = batch
 
     def add_unplaced(self, item: Item) -> None:
         """Place an item, or have it wait for the number of partitions."""
@@ -285,13 +285,12 @@ class Accumulator:
     def drain(self, now: float) -> Work:
         """Seal batches that are old enough; return all work, in the order in which to send it."""
         for topic in self.by_topic.values():
-            for batch in [*takewhile(self._is_due(now), topic.open.values())]:  # oldest first
+            for batch in [*topic.open.values()]:  # oldest first
+                if batch.accepted_at + self._linger > now:
+                    break
                 self._seal(topic, batch)
         self._give_up(now)
         return self._take()
-
-    def _is_due(self, now: float) -> Callable[[Batch], bool]:
-        return lambda batch: batch.accepted_at + self._linger <= now
 
     def take_all(self, error: KafkaError) -> Work:
         """Remove and return everything, to be given up with this error: for a purge."""

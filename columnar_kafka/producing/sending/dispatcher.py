@@ -17,7 +17,7 @@ is given up, its topic's limits are learned from what was rejected: the next one
 from __future__ import annotations
 
 from collections import deque
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -28,7 +28,7 @@ from columnar_kafka.segment.headers import HEADER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from columnar_kafka.broker.base import ProducerBroker, TopicLimits
+    from columnar_kafka.broker.base import Acknowledge, ProducerBroker, TopicLimits
     from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
     from columnar_kafka.producing.reporting.delivery import Delivery
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher"]
 
+_UNLIMITED: Final = float("inf")
 _FULL_WAIT: Final = 0.02
 """Seconds until librdkafka is asked again after its queue was full; the user's poll makes room."""
 _CONFIG_TIMEOUT: Final = 1.0
@@ -75,22 +76,13 @@ class PartitionQueue:
         in_flight = self.in_flight
         if in_flight.rejected:
             return False  # they go first
-        if not in_flight:
+        if not in_flight.attempts:
             self.muted = bool(self.retries)
             return True
-        window = message.limits.window
+        window = message.topic_format.limits.window
         return not (self.muted or self.retries) and (
-            window == float("inf") or in_flight.nbytes + message.nbytes <= window
+            window == _UNLIMITED or in_flight.nbytes + message.nbytes <= window
         )
-
-    def head(self) -> Outgoing | None:
-        """Return the encoded message that goes next."""
-        messages = self.retries or self.ready
-        return messages[0] if messages else None
-
-    def pop(self) -> None:
-        """Remove `head`."""
-        (self.retries or self.ready).popleft()
 
     def pop_encoded(self) -> Iterator[Outgoing]:
         """Remove all that is encoded, in order."""
@@ -105,8 +97,8 @@ class PartitionQueue:
 
     def oldest(self) -> float:
         """Return when the item that goes next was accepted; inf if there is none."""
-        item = self.head() or (self.sealed[0] if self.sealed else None)
-        return float("inf") if item is None else item.accepted_at
+        waiting = self.retries or self.ready or self.sealed
+        return waiting[0].accepted_at if waiting else _UNLIMITED
 
 
 class Dispatcher:
@@ -155,7 +147,7 @@ class Dispatcher:
 
     def line_up(self, item: Item) -> None:
         """Take over what is sealed, behind all that was before."""
-        place = item.topic, item.partition
+        place = item.topic_format.topic, item.partition
         partition = self._partitions.get(place)
         if partition is None:
             self._partitions[place] = partition = PartitionQueue()
@@ -225,12 +217,12 @@ class Dispatcher:
             error = self._try_send(partition, message)
         else:
             return 0
-        nbytes = max(1, message.encoded_bytes)
+        nbytes = message.encoded_bytes or 1
         if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
             self._move(message, error)
         elif error is not None:
             self._delivery.message_failed(message, error)
-        partition.pop()
+        (partition.retries or partition.ready).popleft()
         if not partition:
             del self._busy[partition]
         return nbytes
@@ -240,7 +232,9 @@ class Dispatcher:
         while partition.rejected:
             self._retry(partition, partition.rejected[0])
             partition.rejected.popleft()
-        while (message := partition.head()) is None and partition.sealed:
+        while not (messages := partition.retries or partition.ready):
+            if not partition.sealed:
+                return None
             item = partition.sealed[0]
             if item.accepted_at + self._message_timeout <= now:
                 self._give_up(item, KafkaError(KafkaError._MSG_TIMED_OUT))
@@ -251,7 +245,7 @@ class Dispatcher:
             if not item.encode(self._segmenter, partition.ready):
                 continue
             partition.sealed.popleft()  # last: what fails is tried again
-        return message
+        return messages[0]
 
     # --- what Kafka has rejected ----------------------------------------------------------------
 
@@ -320,9 +314,10 @@ class Dispatcher:
 
     def _try_send(self, partition: PartitionQueue, message: Outgoing) -> KafkaError | None:
         """Hand a message over; return why it can never be sent, or None."""
-        send, in_flight = self._sending(message), partition.in_flight
         try:
-            self._delivery.hand_over(in_flight, message, send, alone=partition.muted)
+            self._delivery.hand_over(
+                partition.in_flight, message, self._send, alone=partition.muted
+            )
         except BufferError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not block the others
@@ -333,15 +328,15 @@ class Dispatcher:
             return reason
         return None
 
-    def _sending(self, message: Outgoing) -> Callable[..., None]:
-        """Return the call that gives a message to librdkafka."""
+    def _send(self, message: Outgoing, acknowledge: Acknowledge) -> None:
+        """Give a message to librdkafka."""
         value, key, headers, timestamp = message.content(self._wall_ms())
-        return partial(
-            self.broker.send,
-            message.topic,
+        self.broker.send(
+            message.topic_format.topic,
             message.partition,
             value,
             key=key,
             headers=headers,
             timestamp=timestamp,
+            acknowledge=acknowledge,
         )

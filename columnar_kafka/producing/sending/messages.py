@@ -119,7 +119,7 @@ class PlainMessage(Outgoing):
     def encode(self, segmenter: Any, ready: Any) -> bool:
         """See `Item`: librdkafka makes a copy."""
         self.encoded_bytes = self.nbytes
-        segmenter.queue.charge_encoded(self.encoded_bytes)
+        segmenter.queue.usage.encode(self.encoded_bytes)
         ready.append(self)
         return True
 
@@ -128,7 +128,7 @@ class PlainMessage(Outgoing):
         if self.pinned:
             segmenter.delivery.message_failed(self, error)
             return None
-        segmenter.queue.release_encoded(self)
+        segmenter.queue.usage.release_encoded(self)
         self.partition = -1
         return self
 
@@ -178,7 +178,8 @@ class EncodedSegment(Outgoing):
     def content(self, now_ms: int) -> tuple[Any, bytes | None, Any, int]:
         """See `Outgoing`."""
         # Retention works on it; a record from the future must not get its neighbours refused.
-        return self.data, None, self.headers, max(1, min(self.latest, now_ms))
+        latest = min(now_ms, self.latest)
+        return self.data, None, self.headers, latest if latest > 0 else 1
 
     def moved(self, segmenter: Any, error: KafkaError) -> Any:
         """See `Outgoing`."""
@@ -193,13 +194,13 @@ class EncodedSegment(Outgoing):
     ) -> Outcome:
         """See `Outgoing`."""
         count = len(self.block)
+        if self.block.is_silent and self.call is None:
+            return SilentOutcome(count, self.charged_bytes, error)
         offset = source.offset() if source is not None and error is None else None
         if self.call is not None:
             last = None if offset is None else position.pack(offset, count - 1, count)
             part = CallPart(count, error, self.partition, last)
             return CallOutcome(self.call, part, self.charged_bytes)
-        if self.block.is_silent:
-            return SilentOutcome(count, self.charged_bytes, error)
         context = report_context(
             self.block,
             topic=self.topic,

@@ -19,7 +19,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from confluent_kafka import KafkaError
 
@@ -42,8 +42,6 @@ class MovedRecords(Item):
     call: ArrowCall | None
     accepted_at: float
     charged_bytes: int
-
-    taken_per_row = None  # not as they were accepted
 
     @classmethod
     def of(cls, segment: EncodedSegment) -> MovedRecords:
@@ -68,9 +66,9 @@ class MovedRecords(Item):
         parts = self.split(accumulator.partitioner, accumulator.partitions(self.topic))
         accumulator.sealed.extend(parts)
 
-    def blocks(self, segmenter: Any) -> Iterator[tuple[RecordBlock, int]]:
+    def blocks(self, segmenter: Any) -> list[tuple[RecordBlock, int]]:
         """See `Batch`."""
-        yield self.block, self.charged_bytes
+        return [(self.block, self.charged_bytes)]
 
     def outcome(self, error: KafkaError) -> Outcome:
         """See `Item`."""

@@ -10,7 +10,7 @@ import math
 import os
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Protocol
 
 from confluent_kafka import KafkaError
 
@@ -42,26 +42,19 @@ _SMALL_SEGMENTS: Final = 50
 """After so many small segments in a row, a warning says that they do not pay."""
 
 
-class _Origin(NamedTuple):
-    """The properties that all segments of one batch share."""
+class _Origin(Protocol):
+    """What records come from: the properties that all their segments share."""
 
-    topic_format: TopicFormat
-    partition: int
-    accepted_at: float
-    call: ArrowCall | None = None
-    taken_per_row: float | None = None  # bytes, as `RowColumns.take` measured them
-    held_per_row: float = 1.0  # those of Arrow data
-
-    @classmethod
-    def of(cls, batch: Batch | MovedRecords) -> _Origin:
-        """Return those of a batch."""
-        return cls(
-            batch.topic_format,
-            batch.partition,
-            batch.accepted_at,
-            batch.call,
-            batch.taken_per_row,
-        )
+    @property
+    def topic_format(self) -> TopicFormat: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def accepted_at(self) -> float: ...
+    @property
+    def call(self) -> ArrowCall | None: ...
+    @property
+    def taken_per_row(self) -> float | None: ...
 
 
 class Segmenter:
@@ -91,46 +84,41 @@ class Segmenter:
         # A row that failed is kept as it was accepted until it is reported.
         kept = 0 if chunk.block is None else len(chunk.block)
         share = chunk.charged_bytes // max(1, kept + len(bad)) if bad else 0
-        self.queue.charge(held + share * len(bad) - chunk.charged_bytes)
+        self.queue.usage.charge(held + share * len(bad) - chunk.charged_bytes)
         chunk.charged_bytes = held
         self.done += 1
         for failed in bad:
             self.delivery.record_failed(failed, share)
 
-    def encode(self, batch: Batch | MovedRecords) -> Iterator[EncodedSegment]:
-        """Yield the segments of a sealed batch; report what cannot be encoded."""
-        origin = _Origin.of(batch)
+    def encode(self, batch: Batch | MovedRecords) -> list[EncodedSegment]:
+        """Return the segments of a sealed batch; report what cannot be encoded."""
+        segments: list[EncodedSegment] = []
         for block, charged_bytes in batch.blocks(self):
-            yield from self._cut(origin, block, charged_bytes)
+            segments += self._cut(batch, block, charged_bytes)
+        return segments
 
-    def encode_some(self, arrow_batch: ArrowBatch) -> Iterator[EncodedSegment]:
-        """Take as many rows out of `arrow_batch` as should make one segment; yield its segments."""
+    def encode_some(self, arrow_batch: ArrowBatch) -> list[EncodedSegment]:
+        """Take out of `arrow_batch` the rows that should make one segment; return its segments."""
+        topic, limits = arrow_batch.topic, arrow_batch.topic_format.limits
         per_row = max(1.0, arrow_batch.rows.columns.nbytes / len(arrow_batch))
-        origin = _Origin(
-            arrow_batch.topic_format,
-            arrow_batch.partition,
-            arrow_batch.accepted_at,
-            arrow_batch.call,
-            held_per_row=per_row,
-        )
-        density = self._density.get(arrow_batch.topic, _FIRST_DENSITY)
-        fitting = int(min(arrow_batch.topic_format.limits.target / density, MOST_BYTES) / per_row)
-        block, charged_bytes = arrow_batch.pop(
-            max(1, min(fitting, arrow_batch.topic_format.limits.rows))
-        )
-        yield from self._cut(origin, block, charged_bytes)
+        density = self._density.get(topic, _FIRST_DENSITY)
+        fitting = int(min(limits.target / density, MOST_BYTES) / per_row)
+        block, charged_bytes = arrow_batch.pop(max(1, min(fitting, limits.rows)))
+        segments = self._cut(arrow_batch, block, charged_bytes)
+        if segments:
+            seen = sum(len(segment.data) for segment in segments) / (per_row * len(block))
+            self._density[topic] = 0.5 * (self._density.get(topic, seen) + seen)
+        return segments
 
-    def halve(self, rejected: EncodedSegment) -> Iterator[EncodedSegment]:
-        """Yield smaller segments of the records, at least two, of one that Kafka rejected."""
-        topic_format = rejected.topic_format
-        origin = _Origin(topic_format, rejected.partition, rejected.accepted_at, rejected.call)
-        self.queue.release_encoded(rejected)
-        pieces = max(2, math.ceil(len(rejected.data) / topic_format.limits.most))
-        yield from self._cut_into(pieces, origin, rejected.block, rejected.charged_bytes)
+    def halve(self, rejected: EncodedSegment) -> list[EncodedSegment]:
+        """Return smaller segments of the records, at least two, of one that Kafka rejected."""
+        self.queue.usage.release_encoded(rejected)
+        pieces = max(2, math.ceil(len(rejected.data) / rejected.limits.most))
+        return self._cut_into(pieces, rejected, rejected.block, rejected.charged_bytes)
 
     def moved(self, refused: EncodedSegment, error: KafkaError) -> MovedRecords | None:
         """Return the records of a segment that may go to another partition; fail the others."""
-        self.queue.release_encoded(refused)
+        self.queue.usage.release_encoded(refused)
         try:
             movable, pinned = MovedRecords.of(refused).unpinned()
         except Exception as mistake:  # noqa: BLE001 - the records must not go without a report
@@ -143,67 +131,65 @@ class Segmenter:
 
     def unsent(self, batch: Batch) -> Iterator[EncodedSegment]:
         """Yield the records of a sealed batch that is given up, not encoded."""
-        origin = _Origin.of(batch)
         for block, charged_bytes in batch.blocks(self):
-            yield _unencoded(origin, block, charged_bytes)
+            yield _unencoded(batch, block, charged_bytes)
 
     def tell_error(self, text: str, error: Exception) -> None:
         """Have an error logged that does no record harm, or only those it names."""
         self._tell(partial(_log.error, text, exc_info=error))
 
-    def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> Iterator[EncodedSegment]:
-        """Yield the segments of `block`, each below what client, topic and consumers accept."""
+    def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> list[EncodedSegment]:
+        """Return the segments of `block`, each below what client, topic and consumers accept."""
+        rows, most = len(block), origin.topic_format.limits.most
         try:
-            segment = self._to_segment(origin, block, charged_bytes)
-            size, most = len(segment.data), origin.topic_format.limits.most
-            self._learn(origin, block, size)
+            segment = self._to_segment(origin, block, rows, charged_bytes)
+            size = len(segment.data)
+            self._learn(origin, rows, size)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must take no other along
-            if len(block) > 1:
-                yield from self._cut_into(2, origin, block, charged_bytes)
-            else:
-                self._unencodable(origin, block, charged_bytes, error)
-            return
+            if rows > 1:
+                return self._cut_into(2, origin, block, charged_bytes)
+            self._unencodable(origin, block, charged_bytes, error)
+            return []
         if size <= most:
-            self.queue.charge_encoded(segment.encoded_bytes)
-            yield segment
-        elif len(block) > 1:
-            pieces = min(len(block), math.ceil(size / most) + 1)
-            yield from self._cut_into(pieces, origin, block, charged_bytes)
-        else:
-            # A broker would reject it, and all that librdkafka sends in the same batch.
-            reason = f"the record takes {size} bytes, and {most} is the most: message.max.bytes"
-            reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
-            reason += " max.message.bytes of the topic"
-            too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
-            self._fail_one(origin, block, charged_bytes, too_large)
+            self.queue.usage.encode(segment.encoded_bytes)
+            return [segment]
+        if rows > 1:
+            pieces = min(rows, math.ceil(size / most) + 1)
+            return self._cut_into(pieces, origin, block, charged_bytes)
+        # A broker would reject it, and all that librdkafka sends in the same batch.
+        reason = f"the record takes {size} bytes, and {most} is the most: message.max.bytes"
+        reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
+        reason += " max.message.bytes of the topic"
+        too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
+        self._fail_one(origin, block, charged_bytes, too_large)
+        return []
 
     def _cut_into(
         self, pieces: int, origin: _Origin, block: Block, charged_bytes: int
-    ) -> Iterator[EncodedSegment]:
+    ) -> list[EncodedSegment]:
         bounds = [len(block) * i // pieces for i in range(pieces + 1)]
         try:
             blocks = [block.slice(start, stop) for start, stop in pairwise(bounds)]
         except Exception as error:  # noqa: BLE001 - as in `_cut`
             self._unencodable(origin, block, charged_bytes, error)
-            return
+            return []
+        segments: list[EncodedSegment] = []
         for piece, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
             share = charged_bytes * stop // len(block) - charged_bytes * start // len(block)
             if piece:
-                yield from self._cut(origin, piece, share)
+                segments += self._cut(origin, piece, share)
+        return segments
 
-    def _learn(self, origin: _Origin, block: Block, size: int) -> None:
+    def _learn(self, origin: _Origin, rows: int, size: int) -> None:
         """Learn how well this topic's records compress; warn once when segments are too small."""
-        topic, rows = origin.topic_format.topic, len(block)
-        if origin.taken_per_row is not None:
-            taken = int(origin.taken_per_row * rows)
-            origin.topic_format.limits.learn(taken_bytes=taken, encoded_bytes=size)
-        elif origin.call is not None:
-            seen = size / (origin.held_per_row * rows)
-            self._density[topic] = 0.5 * (self._density.get(topic, seen) + seen)
-        small = rows < _SMALL_ROWS and size < _SMALL_BYTES
+        topic, per_row = origin.topic_format.topic, origin.taken_per_row
+        if per_row is not None:
+            taken_bytes = int(per_row * rows)
+            origin.topic_format.limits.learn(taken_bytes=taken_bytes, encoded_bytes=size)
         count = self._small.get(topic, 0)
         if count < _SMALL_SEGMENTS:
-            self._small[topic] = count = count + 1 if small else 0
+            is_small = rows < _SMALL_ROWS and size < _SMALL_BYTES
+            self._small[topic] = count = count + 1 if is_small else 0
             if count == _SMALL_SEGMENTS:
                 text = (
                     "topic %r: the last %d segments had fewer than %d records each, and plain "
@@ -225,9 +211,10 @@ class Segmenter:
     ) -> None:
         self.delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
 
-    def _to_segment(self, origin: _Origin, block: Block, charged_bytes: int) -> EncodedSegment:
+    def _to_segment(
+        self, origin: _Origin, block: Block, rows: int, charged_bytes: int
+    ) -> EncodedSegment:
         """Encode a block; raises, besides what encoding does, where it is to be cut in any case."""
-        rows = len(block)
         if rows > 1 and not block.is_decodable():
             raise OverflowError("its columns take more than consumers decode by default")
         topic_format = origin.topic_format

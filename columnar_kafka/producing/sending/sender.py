@@ -85,7 +85,7 @@ class Sender:
         self._progress = Signal()
         self.stopped = Signal()
         self._queue = queue
-        queue.wake = self.wake
+        queue.wake = self.wakeup.set
         self.accumulator = accumulator
         self._delivery = delivery
         self._lines: deque[Callable[[], object]] = deque()

@@ -126,10 +126,12 @@ impl Lookup {
     /// Forget everything, and keep the memory for the next batch. The GIL has to be held.
     pub fn clear(&mut self) {
         self.cache.fill_with(|| None);
-        if self.used == 0 || self.table.len() / self.used > MOST_SLOTS {
+        if self.table.len() > LEAST_TABLE.max(self.used * MOST_SLOTS) {
             self.table = Vec::new();
         }
-        self.table.fill(0);
+        if self.used > 0 {
+            self.table.fill(0);
+        }
         self.used = 0;
     }
 

@@ -16,7 +16,7 @@ from lakes import FENCE, GENERATIONS, DirectoryLake, letters, place_at
 from nesting import RandomRows
 from plain_values import avro_values, json_rows, json_values, schema
 from same_tables import assert_same
-from support import examples
+from support import by_profile, examples
 
 from columnar_kafka import native
 from columnar_kafka.errors import ConfigError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 VALUES = {"json": json_values, "avro": avro_values}
 HEADERS: list[Any] = [None, None, [("h", b"1"), ("é", None)], []]
-RUNS = 200
+RUNS = by_profile(50, 200)
 ROOM = 1 << 40
 
 

@@ -106,10 +106,10 @@ def test_what_is_given_back_twice_counts_once() -> None:
     queue = RecordQueue(limit_bytes=100)
     put(queue, 30)
     put(queue, 12)
-    queue.charge_encoded(7)
+    queue.usage.encode(7)
     reported = held(30, 1, 7)
     for _ in range(2):
-        queue.release_encoded(reported)
+        queue.usage.release_encoded(reported)
         assert queue.used_bytes == 42
     for _ in range(2):
         queue.release_records(reported)
@@ -190,18 +190,18 @@ def test_half_of_the_bound_presses(nbytes: int, *, pressed: bool) -> None:
 def test_a_quarter_is_for_what_is_encoded() -> None:
     queue = RecordQueue(limit_bytes=100)
     assert queue.may_encode
-    queue.charge_encoded(25)
+    queue.usage.encode(25)
     assert queue.may_encode
-    queue.charge_encoded(1)
+    queue.usage.encode(1)
     assert not queue.may_encode
-    queue.release_encoded(held(encoded=1))
+    queue.usage.release_encoded(held(encoded=1))
     assert queue.may_encode
 
 
 def test_an_adjustment_makes_room() -> None:
     queue = RecordQueue(limit_bytes=100)
     put(queue, 60)
-    queue.charge(-50)
+    queue.usage.charge(-50)
     put(queue, 50)
     assert queue.used_bytes == 60
 
@@ -209,7 +209,7 @@ def test_an_adjustment_makes_room() -> None:
 def test_an_adjustment_may_exceed_the_bound_and_then_nothing_is_taken() -> None:
     queue = RecordQueue(limit_bytes=100)
     put(queue, 60)
-    queue.charge(50)
+    queue.usage.charge(50)
     with pytest.raises(BufferError, match="110 bytes are buffered"):
         put(queue, 0)
 
@@ -333,9 +333,9 @@ def test_threads_do_not_lose_each_others_counts() -> None:
     def work() -> None:
         for _ in range(2000):
             put(queue, 3)
-            queue.charge(1)
-            queue.charge_encoded(2)
-            queue.release_encoded(held(encoded=2))
+            queue.usage.charge(1)
+            queue.usage.encode(2)
+            queue.usage.release_encoded(held(encoded=2))
             queue.release_records(held(4, 1))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
