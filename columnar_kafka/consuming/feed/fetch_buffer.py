@@ -72,7 +72,7 @@ class FetchBuffer:
         current = "no segment" if self.open is None else "a segment"
         return (
             f"{self.ready.count_left()} messages ready, {current} open, "
-            f"{len(self.buffered)} buffered, {len(self.parked)} partitions parked"
+            f"{self.count} buffered, {len(self.parked)} partitions parked"
         )
 
     # --- what arrives ---------------------------------------------------------------------------

@@ -166,6 +166,19 @@ impl Run {
         true
     }
 
+    /// Keep no more memory than the messages take.
+    fn shrink(&mut self) {
+        for cells in [&mut self.keys, &mut self.values, &mut self.names, &mut self.contents] {
+            cells.bytes.shrink_to_fit();
+            cells.ends.shrink_to_fit();
+            cells.nulls.shrink_to_fit();
+        }
+        for numbers in [&mut self.offsets, &mut self.times] {
+            numbers.shrink_to_fit();
+        }
+        self.header_ends.shrink_to_fit();
+    }
+
     fn headers(&self, row: usize) -> Range<usize> {
         row.checked_sub(1).map_or(0, |before| self.header_ends[before])..self.header_ends[row]
     }
@@ -309,9 +322,10 @@ impl Putting {
     }
 
     fn end(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Some(run) = self.open.take().filter(|run| !run.offsets.is_empty()) else {
+        let Some(mut run) = self.open.take().filter(|run| !run.offsets.is_empty()) else {
             return Ok(());
         };
+        run.shrink();
         let rows = 0..run.offsets.len();
         self.out.push(Py::new(py, FetchedMessages { run: Arc::new(run), rows })?.into_any());
         Ok(())
