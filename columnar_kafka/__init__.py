@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from columnar_kafka.message import Message
     from columnar_kafka.producing.producer import Producer
     from columnar_kafka.producing.reporting.report import ArrowReport
+    from columnar_kafka.schema.inference import schema_of
     from columnar_kafka.segment.segment import Segment
     from columnar_kafka.serializing import DeserializingConsumer, SerializingProducer
 
@@ -45,6 +46,7 @@ __all__ = [
     "SegmentError",
     "SerializingProducer",
     "ShareConsumer",
+    "schema_of",
 ]
 __version__ = "0.1.0"
 
@@ -56,6 +58,7 @@ _MODULES = {
     "columnar_kafka.message": ["Message"],
     "columnar_kafka.producing.producer": ["Producer"],
     "columnar_kafka.producing.reporting.report": ["ArrowReport"],
+    "columnar_kafka.schema.inference": ["schema_of"],
     "columnar_kafka.segment.segment": ["Segment"],
     "columnar_kafka.serializing": ["DeserializingConsumer", "SerializingProducer"],
 }

@@ -30,6 +30,7 @@ NAMES = {
     "SegmentError",
     "SerializingProducer",
     "ShareConsumer",
+    "schema_of",
 }
 
 PRODUCER_ADDS = {"produce_arrow", "set_schema", "setSchema"}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import columnar_kafka
-from columnar_kafka.cli import compact, demo, fence, ingest, repair, replay, verify
+from columnar_kafka.cli import compact, demo, fence, infer, ingest, repair, replay, verify
 from columnar_kafka.cli.outcome import end
 
 __all__ = ["app", "run"]
@@ -46,6 +46,7 @@ def _root(
 
 for _command in (
     demo.demo,
+    infer.infer,
     ingest.ingest,
     verify.verify,
     replay.replay,

@@ -11,12 +11,17 @@ from columnar_kafka.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RECORDS", "check_names", "inlined", "one_record"]
+__all__ = ["RECORDS", "check_names", "inlined", "is_avro_name", "one_record"]
 
 RECORDS: Final = ("record", "error")
 _NAMED: Final = (*RECORDS, "enum", "fixed")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _INNER: Final = ("type", "items", "values", "fields")
+
+
+def is_avro_name(name: str) -> bool:
+    """Whether Avro's specification allows a field of this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def check_names(avro: Any, path: str = "") -> None:

@@ -50,7 +50,7 @@ def test_ctrl_c_takes_kafka_and_a_spark_that_is_starting_along(start: Start) -> 
 
 
 def test_a_terminated_demo_cleans_up(start: Start) -> None:
-    demo = start("--rows", "300", java=False)
+    demo = start("--rows", "30000", java=False)
     demo.wait_for("produced")
     demo.process.terminate()
     assert demo.end() == 143

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import uuid
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
@@ -49,28 +50,37 @@ SIZE = by_profile(
 ALONE = by_profile(5_000, 100_000)  # segments of one row that land without a kill
 LEAST = {1: 1_000, 10: 1_500, 100: 3_000}  # bytes of a segment of so many flights
 MOST_BYTES = 1.1  # of the files, over those of one large segment
+MOST_WAITING = 200_000  # records that are produced and have no report yet
 MOST_MEMORY = 400e6  # with the interpreter and all libraries
 
 
 @pytest.fixture(scope="module")
 def send(kafka: LocalKafka, flights: pa.Table) -> Send:
-    """Return what sends flights in segments of so many rows, and returns the name of the topic."""
+    """Return what sends flights in segments of so many rows, and returns the name of the topic.
 
+    Topics are shared: each table has all of its messages.
+    """
+    rows = flights.slice(0, 100_000).to_pylist()
+
+    @cache
     def send(segments: int, of: int) -> str:
         topic = uuid.uuid4().hex
         kafka.create_topic(topic, 1, {"retention.ms": "-1"})
+        failed: list[Any] = []
         config = {
             "bootstrap.servers": kafka.bootstrap_servers,
             "columnar.encoding": "parquet",
             "columnar.segment.rows": of,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, _: failed.append(error),
         }
-        left = segments * of
         with Producer(config) as producer:
             producer.set_schema(topic, flights.schema)
-            while left:
-                rows = flights.slice(0, min(left, len(flights) // of * of))
-                producer.produce_arrow(topic, rows, partition=0)
-                left -= len(rows)
+            for row in itertools.islice(itertools.cycle(rows), segments * of):
+                while len(producer) > MOST_WAITING:
+                    producer.poll(0.1)
+                producer.produce(topic, row, partition=0)
+        assert failed == []
         return topic
 
     return send
