@@ -215,7 +215,7 @@ def read_plain(servers: str, topic: str) -> int:
 def _read_table(consumer: Any, count: int) -> int:
     rows = 0
     while rows < count:
-        table = consumer.consume_arrow(count - rows, 30, value=Json())
+        table = consumer.consume_arrow(count - rows, 30, key=Json(), value=Json())
         assert table is not None, "no message"
         rows += table.num_rows
     return rows
