@@ -24,6 +24,9 @@ MOST_LEVELS: Final = 16
 _SILENT: Final = ("null", "empty list", "empty object")
 _NUMBERS: Final = {"integer", "fraction"}
 _DIGITS: Final = 38
+_MOST_IN_DOUBLE: Final = 1 << 53
+"""Arrow takes no larger integer for a double, also if it is one."""
+
 _DATE: Final = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _TIME: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?"
 _ZONE: Final = r"(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
@@ -78,6 +81,7 @@ class ObservedValues:
         elif isinstance(value, int):
             self._add_number("integer", decimal.Decimal(value))
             self._are_int64 &= -(1 << 63) <= value < 1 << 63
+            self._are_doubles &= abs(value) <= _MOST_IN_DOUBLE
         elif isinstance(value, float | decimal.Decimal):
             self._add_number(
                 "fraction", decimal.Decimal(repr(value) if isinstance(value, float) else value)

@@ -41,6 +41,8 @@ def column(*values: Any, **options: Any) -> pa.DataType:
         ([7.0], DOUBLE),
         ([1.5, 2**53], DOUBLE),
         ([1.5, 2**53 + 1], pa.decimal128(38, 1)),
+        ([1.5, -(2**60)], pa.decimal128(38, 1)),
+        ([0.0, 10**40], TEXT),
         ([FINE, 10], pa.decimal128(38, 23)),
         ([FINE, 10**20], TEXT),
         ([decimal.Decimal("1.10")], DOUBLE),
