@@ -30,6 +30,7 @@ class AvroSchema(NamedTuple):
     defaults: Mapping[str, Any]
     symbols: Symbols
     uuids: frozenset[str]
+    json_texts: frozenset[str]
 
 
 _PRIMITIVES: Final = {
@@ -79,7 +80,13 @@ def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
         raise SchemaError(
             f"the Avro schema is nested deeper than the {MAX_NESTING} levels of a Parquet file"
         ) from error
-    return AvroSchema(arrow, reader.defaults, reader.symbols, frozenset(reader.uuids))
+    return AvroSchema(
+        arrow,
+        reader.defaults,
+        reader.symbols,
+        frozenset(reader.uuids),
+        frozenset(reader.json_texts),
+    )
 
 
 def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
@@ -141,6 +148,7 @@ class _Reader:
         self.defaults: dict[str, Any] = {}
         self.symbols: dict[str, frozenset[str]] = {}
         self.uuids: set[str] = set()
+        self.json_texts: set[str] = set()
 
     def record(self, avro: Mapping[str, Any], path: str) -> pa.StructType:
         self._open.append(avro["name"])
@@ -204,6 +212,8 @@ class _Reader:
     def _plain(self, avro: Mapping[str, Any], name: str, path: str) -> pa.DataType:
         if _is_uuid(avro):
             self.uuids.add(path)
+        if name == "string" and avro.get("logicalType") == "json":
+            self.json_texts.add(path)
         if is_decimal(avro):
             return _decimal(avro["precision"], avro.get("scale") or 0, path)
         if name == "fixed":

@@ -11,6 +11,7 @@ from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.arrow import KAFKA_COLUMN
 from columnar_kafka.schema.avro_names import is_avro_name
 from columnar_kafka.schema.observed_values import JSON_TEXT, ObservedValues
+from columnar_kafka.schema.record_schema import RecordSchema
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Inference:
         self._max_columns = max_columns
         self._left = max_columns
         self._reports: list[FieldReport] = []
+        self._json_texts: set[str] = set()
 
     @property
     def rows(self) -> int:
@@ -81,17 +83,18 @@ class Inference:
             raise TypeError(f"a row is a JSON object, not {type(row).__name__}")
         self._root.add(row)
 
-    def result(self) -> tuple[pa.Schema, list[FieldReport]]:
+    def result(self) -> tuple[RecordSchema, list[FieldReport]]:
         """Return the schema, and what was seen of each field.
 
         Raises:
             SchemaError: nothing was seen that makes a column.
         """
-        self._left, self._reports = self._max_columns, []
+        self._left, self._reports, self._json_texts = self._max_columns, [], set()
         fields = list(self._fields(self._root, ""))
         if not fields:
             raise SchemaError(f"{self.rows} rows have no field of a known type")
-        return pa.schema(fields), self._reports
+        texts = frozenset(self._json_texts)
+        return RecordSchema(pa.schema(fields), json_texts=texts), self._reports
 
     def _fields(self, record: ObservedValues, prefix: str) -> Iterator[pa.Field]:
         taken: set[str] = set()
@@ -145,7 +148,9 @@ class Inference:
         if not self._left:
             return None, f"there are {self._max_columns} columns before it"
         self._left -= 1
-        return (pa.string(), JSON_TEXT) if kind == JSON_TEXT else (kind, "")
+        if is_text := kind == JSON_TEXT:
+            self._json_texts.add(path)
+        return (pa.string(), JSON_TEXT) if is_text else (kind, "")
 
 
 def _shown(arrow: pa.DataType | None, note: str) -> str:
@@ -181,4 +186,4 @@ def schema_of(rows: Iterable[Mapping[str, Any]], *, times: bool = False) -> pa.S
     inference = Inference(times=times)
     for row in rows:
         inference.add(row)
-    return inference.result()[0]
+    return inference.result()[0].arrow

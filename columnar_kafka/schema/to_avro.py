@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.type_families import family
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from columnar_kafka.schema.record_schema import RecordSchema
 
 __all__ = ["to_avro"]
 
@@ -28,41 +33,49 @@ _PLAIN: Final[dict[pa.DataType, Any]] = {
         for zone, kind in (("UTC", ""), (None, "local-"))
     },
 }
+_JSON_TEXT: Final = {"type": "string", "logicalType": "json"}
 
 
-def to_avro(schema: pa.Schema, name: str = "Row") -> dict[str, Any]:
+def to_avro(schema: RecordSchema, name: str = "Row") -> dict[str, Any]:
     """Return the Avro record `name` of a topic's columns; what may be null is so by default.
+
+    The schema's own defaults, enums and UUIDs are left out.
 
     Raises:
         SchemaError: Avro has no type for a column; says which.
     """
-    return {"type": "record", "name": name, "fields": [_field(field, name) for field in schema]}
+    texts = schema.json_texts
+    fields = [_field(field, name, "", texts) for field in schema.arrow]
+    return {"type": "record", "name": name, "fields": fields}
 
 
-def _field(field: pa.Field, record: str) -> dict[str, Any]:
+def _field(field: pa.Field, record: str, prefix: str, texts: Collection[str]) -> dict[str, Any]:
     """Return a field of a record, which has a name of its own: no two paths have the same."""
-    avro = {"name": field.name, "type": _nullable(field, f"{record}.{field.name}")}
+    full_name, path = f"{record}.{field.name}", f"{prefix}{field.name}"
+    avro = {"name": field.name, "type": _nullable(field, full_name, path, texts)}
     return {**avro, "default": None} if field.nullable else avro
 
 
-def _nullable(field: pa.Field, path: str) -> Any:
-    avro = _type(field.type, path)
+def _nullable(field: pa.Field, name: str, path: str, texts: Collection[str]) -> Any:
+    avro = _JSON_TEXT if path in texts else _type(field.type, name, path, texts)
     return ["null", avro] if field.nullable else avro
 
 
-def _type(arrow: pa.DataType, path: str) -> Any:
+def _type(arrow: pa.DataType, full_name: str, path: str, texts: Collection[str]) -> Any:
     kind = family(arrow)
     if kind == "struct":
-        namespace, _, name = path.rpartition(".")
-        fields = [_field(field, path) for field in arrow]
+        namespace, _, name = full_name.rpartition(".")
+        fields = [_field(field, full_name, f"{path}.", texts) for field in arrow]
         return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
     if kind == "list" and not pa.types.is_fixed_size_list(arrow):
-        return {"type": "array", "items": _nullable(arrow.value_field, path)}
+        items = _nullable(arrow.value_field, full_name, f"{path}.item", texts)
+        return {"type": "array", "items": items}
     if kind == "map" and pa.types.is_string(arrow.key_type):
-        return {"type": "map", "values": _nullable(arrow.item_field, path)}
+        values = _nullable(arrow.item_field, full_name, f"{path}.value", texts)
+        return {"type": "map", "values": values}
     if kind == "decimal":
         digits = {"precision": arrow.precision, "scale": arrow.scale}
         return {"type": "bytes", "logicalType": "decimal", **digits}
     if arrow not in _PLAIN:
-        raise SchemaError(f"field {path.partition('.')[2]!r} is {arrow}, which Avro does not have")
+        raise SchemaError(f"field {path!r} is {arrow}, which Avro does not have")
     return _PLAIN[arrow]
