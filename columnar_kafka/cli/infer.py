@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import decimal
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -66,7 +65,7 @@ def infer(
             config = read_client_config(bootstrap_servers, client_file, client)
             values = sampled_values(config, source, infer_messages)
         for value in values:
-            passed_over += not _add(inference, value)
+            passed_over += not inference.add_json(value)
         schema, reports = inference.result()
         avro = to_avro(schema)
     typer.echo(json.dumps(avro, indent=2))
@@ -82,19 +81,6 @@ def _lines(source: str, count: int) -> Iterator[bytes]:
                 count -= 1
             if not count:
                 return
-
-
-def _add(inference: Inference, value: bytes) -> bool:
-    """Count a value that is a JSON object; return whether it is one."""
-    try:
-        inference.add(json.loads(value, parse_float=decimal.Decimal, parse_constant=_refuse))
-    except (ValueError, TypeError, RecursionError, decimal.InvalidOperation):
-        return False
-    return True
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")
 
 
 def _show(rows: int, passed_over: int, reports: list[FieldReport]) -> None:

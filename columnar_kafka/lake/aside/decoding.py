@@ -8,25 +8,37 @@ in that block. So a message that is read again makes the same row, and an audit 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
+from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.native import _core as core
+    from columnar_kafka.schema import RecordSchema
 
-__all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder"]
+__all__ = [
+    "BLOCK",
+    "PLAIN_ID",
+    "DecodedMessages",
+    "Decoding",
+    "PlainDecoder",
+    "Sample",
+    "SchemaSource",
+]
 
 BLOCK: Final = 1 << 16
 """The offsets that share a name in ``_kafka.segment``; an audit decodes so many together."""
@@ -35,12 +47,24 @@ PLAIN_ID: Final = "plain-"
 _NO_TIME: Final = -1  # as Kafka says it
 
 
+Sample: TypeAlias = Callable[[int], Iterable[SourceMessage]]
+
+
+class SchemaSource(ABC):
+    """What a schema comes from that nobody has written."""
+
+    @abstractmethod
+    def decide(self, decoding: Decoding, table: LakeTable, sample: Sample | None) -> RecordSchema:
+        """Return the schema; see `Decoding.decided`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How plain messages become rows of the table: their format and their schema. Picklable.
 
     `format` is one of `ROW_FORMATS`. `schema` is what `Producer.set_schema` takes: an Avro schema,
-    or, for ``json`` only, a `pyarrow.Schema`. `schema_id` is for Avro values that begin with
+    or, for ``json`` only, a `pyarrow.Schema`, or what it comes from once there is a table (see
+    `decided`). `schema_id` is for Avro values that begin with
     Confluent's five bytes: the registry's id of the schema, which all of them must have.
 
     Raises:
@@ -50,6 +74,29 @@ class Decoding:
     format: str
     schema: Any
     schema_id: int | None = None
+
+    @property
+    def rest_column(self) -> str | None:
+        """The name of the column of what finds no other; None if there is no such column."""
+        return None
+
+    @property
+    def tokens(self) -> list[str]:
+        """The names that lead to a row in its message."""
+        return []
+
+    def decided(self, table: LakeTable, sample: Sample | None = None) -> Decoding:
+        """Return how messages become rows of a table, by a schema that is known. May block.
+
+        `sample` returns the first messages of each partition, at most so many.
+
+        Raises:
+            LakeError: the source of the schema has none, or the table cannot be read or changed.
+            ConfigError: its schema cannot be used.
+        """
+        if not isinstance(self.schema, SchemaSource):
+            return self
+        return replace(self, schema=self.schema.decide(self, table, sample))
 
     def __post_init__(self) -> None:
         if self.format not in ROW_FORMATS:
@@ -66,6 +113,12 @@ class Decoding:
             )
         if not 0 <= (self.schema_id or 0) < 1 << 32:
             raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
+        if isinstance(self.schema, SchemaSource):
+            if not form.takes_arrow:
+                raise ConfigError(
+                    f"plain messages in {form.title} need the {form.title} schema that wrote them"
+                )
+            return
         try:
             PlainDecoder(self)
         except (SchemaError, TypeError) as error:

@@ -46,13 +46,14 @@ def replay(
         What has landed, over all commits.
 
     Raises:
-        ConfigError: as `Rules.check_apart`.
+        ConfigError: as `Rules.check_apart`, or as `Rules.decided`.
         LakeError: a letter cannot land, and the rules do not set it aside; or the place cannot be
             read.
         NotLandedError, MayHaveLandedError: as `LakeTable.commit`. Call it again.
     """
     rules = rules or Rules()
     rules.check_apart(table, letters)
+    rules = rules.decided(table)
     total = CommitResult()
     for source in letters.sources():
         batch = _Letters(table, rules, source, layout)

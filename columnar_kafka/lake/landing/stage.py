@@ -102,8 +102,9 @@ def land(
         LakeError, OSError: as `stage`; nothing has landed.
     """
     planner = Planner(fences=table.fences(), generations=generations, layout=layout)
+    rules = (rules or Rules()).decided(table)
     staged = stage(messages, table=table, planner=planner, rules=rules)
-    return land_staged(table, [staged], rules or Rules())
+    return land_staged(table, [staged], rules)
 
 
 def _today() -> datetime.date:
