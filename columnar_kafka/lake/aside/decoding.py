@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.model import SourceMessage
     from columnar_kafka.native import _core as core
+    from columnar_kafka.plain.lenient import Lenient
 
 __all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder"]
 
@@ -41,7 +42,9 @@ class Decoding:
 
     `format` is one of `ROW_FORMATS`. `schema` is what `Producer.set_schema` takes: an Avro schema,
     or, for ``json`` only, a `pyarrow.Schema`. `schema_id` is for Avro values that begin with
-    Confluent's five bytes: the registry's id of the schema, which all of them must have.
+    Confluent's five bytes: the registry's id of the schema, which all of them must have. `lenient`
+    is for ``json`` only: what becomes of messages that differ from the schema; None if they are
+    refused.
 
     Raises:
         ConfigError: the format does not exist, or a field of the schema cannot be used.
@@ -50,6 +53,7 @@ class Decoding:
     format: str
     schema: Any
     schema_id: int | None = None
+    lenient: Lenient | None = None
 
     def __post_init__(self) -> None:
         if self.format not in ROW_FORMATS:
@@ -63,6 +67,11 @@ class Decoding:
         if not form.takes_arrow and isinstance(self.schema, pa.Schema):
             raise ConfigError(
                 f"plain messages in {form.title} need the {form.title} schema that wrote them"
+            )
+        if self.lenient is not None and form.lenient is None:
+            raise ConfigError(
+                f"plain messages in {form.title} cannot differ from the schema that wrote them: "
+                "leave lenient out"
             )
         if not 0 <= (self.schema_id or 0) < 1 << 32:
             raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
@@ -84,7 +93,9 @@ class PlainDecoder:
 
     def __init__(self, decoding: Decoding) -> None:
         """Decode by the format and the schema of `decoding`. Raises SchemaError, TypeError."""
-        self._rows = ROW_FORMATS[decoding.format].open(decoding.schema, decoding.schema_id)
+        self._rows = ROW_FORMATS[decoding.format].open(
+            decoding.schema, decoding.schema_id, decoding.lenient
+        )
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
         # Header of the previous message, reused. The planner ignores its times.
