@@ -210,6 +210,9 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
     """Return an option of landing as typer takes it."""
     kind: Any = str if option.least is None else int
     stated: dict[str, Any] = {"help": option.help, "min": option.least}
+    names = []
+    if isinstance(default, bool):
+        kind, names = bool, [flag(name)]
     if option.choices:
         kind = Literal[option.choices]
     if option.is_place:
@@ -224,7 +227,9 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind if default is not None else kind | None, typer.Option(**stated)],
+        annotation=Annotated[
+            kind if default is not None else kind | None, typer.Option(*names, **stated)
+        ],
     )
 
 
@@ -288,6 +293,10 @@ def read_decoding(options: DecodingOptions) -> Decoding | None:
         )
     if (path := options.plain_schema) is None:
         return None
+    try:
+        options.lenient()
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
     try:
         text = Path(path).read_text(encoding="utf-8")
         return replace(options, plain_schema=text).decoding()

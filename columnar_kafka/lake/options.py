@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import Hidden
+from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.aside.decoding import Decoding
 from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.formats import FORMATS, formats_with, open_table, parse_rules
 from columnar_kafka.lake.partition import STRADDLE
 from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.plain.lenient import MISFIT, UNKNOWN, Lenient
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
 from columnar_kafka.segment.verification import VERIFICATIONS
 
@@ -34,6 +36,7 @@ __all__ = [
 
 _RULES: Final = Rules()
 _LAYOUT: Final = Layout()
+_LENIENT: Final = Lenient()
 
 
 class Option(NamedTuple):
@@ -112,11 +115,40 @@ class DecodingOptions:
         least=0,
     )
 
+    plain_fields: str = _option(
+        "exact",
+        "Whether JSON has exactly the fields of its schema, or may lack some and have others.",
+        *("exact", "lenient"),
+    )
+    plain_unknown: str = _option(
+        _LENIENT.unknown,
+        "What to do with a field that the schema does not have. (lenient)",
+        *UNKNOWN,
+    )
+    plain_misfit: str = _option(
+        _LENIENT.misfit,
+        "What to do with a value that its column cannot hold. (lenient)",
+        *MISFIT,
+    )
+    plain_coerce: bool = _option(
+        _LENIENT.coerce,
+        "Take numbers and booleans in texts, and numbers as texts, where columns are. (lenient)",
+    )
+    plain_rest_column: str = _option(
+        _LENIENT.rest_column, "The column of what finds no other, as JSON text. (lenient)"
+    )
+    plain_path: str = _option(
+        _LENIENT.path,
+        "The JSON pointer to the object in a message that is the row, such as /payload. (lenient)",
+        metavar="POINTER",
+    )
+
     def missing(self) -> str:
         """Return the option that decoding lacks; nothing if it lacks none, or there are none."""
         if self.plain_format and self.plain_schema:
             return ""
-        if (self.plain_format, self.plain_schema, self.plain_schema_id) == (None, None, None):
+        decoding = [name for name, _ in options_of(DecodingOptions)]
+        if all(getattr(self, name) == getattr(DecodingOptions(), name) for name in decoding):
             return ""
         return "plain_schema" if self.plain_format else "plain_format"
 
@@ -124,11 +156,26 @@ class DecodingOptions:
         """Return how plain messages become rows, by the text of a schema; None if no option says.
 
         Raises:
-            ConfigError: as `Decoding`.
+            ConfigError: as `Decoding` and `lenient`.
         """
         if self.plain_format is None:
             return None
-        return Decoding(self.plain_format, self.plain_schema, self.plain_schema_id)
+        return Decoding(self.plain_format, self.plain_schema, self.plain_schema_id, self.lenient())
+
+    def lenient(self) -> Lenient | None:
+        """Return what becomes of objects that differ from the schema; None if they are refused.
+
+        Raises:
+            ConfigError: as `Lenient`, or an option is only for objects that may differ.
+        """
+        given = {member.name: getattr(self, f"plain_{member.name}") for member in fields(Lenient)}
+        if self.plain_fields == "lenient":
+            return Lenient(**given)
+        for name, value in given.items():
+            if value != getattr(_LENIENT, name):
+                option = f"plain-{name.replace('_', '-')}"
+                raise ConfigError(f"{option} is {value!r}: it needs plain-fields to be lenient")
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
 from columnar_kafka.lake.model import SourceMessage
+from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
 from columnar_kafka.segment.headers import SegmentHeader
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.native import _core as core
+    from columnar_kafka.plain.lenient import Lenient
     from columnar_kafka.schema import RecordSchema
 
 __all__ = [
@@ -64,8 +66,9 @@ class Decoding:
 
     `format` is one of `ROW_FORMATS`. `schema` is what `Producer.set_schema` takes: an Avro schema,
     or, for ``json`` only, a `pyarrow.Schema`, or what it comes from once there is a table (see
-    `decided`). `schema_id` is for Avro values that begin with
-    Confluent's five bytes: the registry's id of the schema, which all of them must have.
+    `decided`). `schema_id` is for Avro values that begin with Confluent's five bytes: the
+    registry's id of the schema, which all of them must have. `lenient` is for ``json`` only: what
+    becomes of messages that differ from the schema; None if they are refused.
 
     Raises:
         ConfigError: the format does not exist, or a field of the schema cannot be used.
@@ -74,16 +77,18 @@ class Decoding:
     format: str
     schema: Any
     schema_id: int | None = None
+    lenient: Lenient | None = None
 
     @property
     def rest_column(self) -> str | None:
         """The name of the column of what finds no other; None if there is no such column."""
-        return None
+        lenient = self.lenient
+        return lenient.rest_column if lenient is not None and lenient.has_rest else None
 
     @property
     def tokens(self) -> list[str]:
         """The names that lead to a row in its message."""
-        return []
+        return [] if self.lenient is None else tokens_of(self.lenient.path)
 
     def decided(self, table: LakeTable, sample: Sample | None = None) -> Decoding:
         """Return how messages become rows of a table, by a schema that is known. May block.
@@ -111,6 +116,11 @@ class Decoding:
             raise ConfigError(
                 f"plain messages in {form.title} need the {form.title} schema that wrote them"
             )
+        if self.lenient is not None and form.lenient is None:
+            raise ConfigError(
+                f"plain messages in {form.title} cannot differ from the schema that wrote them: "
+                "leave lenient out"
+            )
         if not 0 <= (self.schema_id or 0) < 1 << 32:
             raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
         if isinstance(self.schema, SchemaSource):
@@ -137,7 +147,9 @@ class PlainDecoder:
 
     def __init__(self, decoding: Decoding) -> None:
         """Decode by the format and the schema of `decoding`. Raises SchemaError, TypeError."""
-        self._rows = ROW_FORMATS[decoding.format].open(decoding.schema, decoding.schema_id)
+        self._rows = ROW_FORMATS[decoding.format].open(
+            decoding.schema, decoding.schema_id, decoding.lenient
+        )
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
         # Header of the previous message, reused. The planner ignores its times.

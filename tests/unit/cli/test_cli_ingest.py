@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from commands import INGEST, invoke
 from deltalake import DeltaTable
@@ -299,6 +300,27 @@ def test_plain_messages_are_decoded_verified_and_counted(topic: FakeKafka, tmp_p
     assert json.loads(invoke(*proven, "--json").stdout)["decoded"] == 1
 
 
+def test_messages_that_differ_land_with_a_rest_and_are_verified(
+    topic: FakeKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "t.avsc").write_text(SCHEMA)
+    with topic.Producer({}) as sender:
+        sender.produce("t", b'{"p": {"n": "5", "new": 1}}')
+    decode = (
+        *("--plain-format", "json", "--plain-schema", str(tmp_path / "t.avsc")),
+        *("--plain-fields", "lenient", "--plain-coerce", "--plain-path", "/p"),
+        *("--plain-rest-column", "others"),
+    )
+    lake = tmp_path / "lake"
+    result = invoke(*INGEST, str(lake), "--stop-at-end", "--plain", "decode", *decode)
+    assert (result.exit_code, result.output.endswith("1 plain messages decoded\n")) == (0, True)
+    rows = [row for file in lake.glob("t/*") for row in pq.read_table(file).to_pylist()]
+    [(number, others)] = [(row["n"], row["others"]) for row in rows if row.get("others")]
+    assert (number, others) == (5, '{"p":{"new":1}}')
+    verify = ("verify", str(lake), "--bootstrap-servers", "h:1", "--topic", "t")
+    assert json.loads(invoke(*verify, *decode, "--json").stdout)["decoded"] == 1
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -311,6 +333,21 @@ def test_plain_messages_are_decoded_verified_and_counted(topic: FakeKafka, tmp_p
             ("--plain-format", "json", "--plain-schema", "{root}/t.avsc", "--plain-schema-id", "1"),
             "a schema id is for plain",
         ),
+        (
+            (
+                *("--plain-format", "json", "--plain-schema", "{root}/t.avsc"),
+                *("--plain-unknown", "ignore"),
+            ),
+            "plain-unknown is 'ignore': it needs plain-fields to be lenient",
+        ),
+        (
+            (
+                *("--plain-format", "json", "--plain-schema", "{root}/t.avsc"),
+                *("--plain-fields", "lenient", "--plain-path", "p"),
+            ),
+            "path is 'p': it must be a JSON pointer",
+        ),
+        (("--plain-fields", "lenient"), "need a format and a schema"),
     ],
 )
 def test_options_of_decoding_that_contradict_are_a_usage_error(

@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import spark_sink
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.lake.plan import Mode
+from columnar_kafka.plain import Lenient
 from spark_sink.columns import MESSAGE as MESSAGE_COLUMNS
 from spark_sink.columns import RANGE as RANGE_COLUMNS
 
@@ -61,6 +62,15 @@ PLAIN = {
         (PLAIN | {"table.plain.schema": "{"}, "the schema of plain messages: the Avro schema is"),
         (PLAIN | {"table.plain.schema.id": "x"}, r'"table\.plain\.schema\.id" is .x.: it must be'),
         (PLAIN | {"table.plain": "skip"}, "plain is skip: only decode takes the plain messages'"),
+        (
+            PLAIN | {"table.plain.fields": "any"},
+            r'"table\.plain\.fields" is .any.: it must be exact',
+        ),
+        (PLAIN | {"table.plain.path": "/p"}, "plain-path is '/p': it needs plain-fields to be"),
+        (
+            PLAIN | {"table.plain.fields": "lenient", "table.plain.coerce": "yes"},
+            r'"table\.plain\.coerce" is .yes.: it must be true or false',
+        ),
         (PLAIN, "column 'key' of the Kafka source is missing"),
         ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
         (
@@ -109,6 +119,19 @@ def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
     options = {"path": "/lake", "checkpointLocation": "/checkpoint", "queryName": "land"}
     writer = spark_sink.LakeSink(options).streamWriter(SCHEMA, overwrite=False)
     assert str(writer.settings.table.root) == "/lake"
+
+
+def test_the_rules_of_messages_that_differ_can_be_named() -> None:
+    options = {
+        "table.plain.fields": "lenient",
+        "table.plain.coerce": "true",
+        "table.plain.misfit": "dead-letter",
+        "table.plain.rest.column": "others",
+    }
+    columns_too = columns(*NEEDED, *IDS, "key", "timestamp")
+    sink = spark_sink.LakeSink({"path": "/lake", **PLAIN, **options})
+    decoding = sink.streamWriter(columns_too, overwrite=False).settings.rules.decoding
+    assert decoding.lenient == Lenient(misfit="dead-letter", coerce=True, rest_column="others")
 
 
 @pytest.mark.parametrize("mode", Mode)
