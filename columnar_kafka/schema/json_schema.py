@@ -176,20 +176,21 @@ class _Reader:
 
     def _whole(self, schema: Any, place: str) -> Mapping[str, Any]:
         """Return a schema with the only one that all its values fit besides."""
-        schema = _mapping(schema, place)
-        if "allOf" not in schema:
-            return schema
-        parts = schema["allOf"]
+        whole = _mapping(schema, place)
+        if "allOf" not in whole:
+            return whole
+        parts = whole["allOf"]
         if not isinstance(parts, list) or len(parts) != 1:
             raise SchemaError(f"JSON Schema {place}/allOf: write the schemas as one")
-        others = {key: value for key, value in schema.items() if key != "allOf"}
+        others = {key: value for key, value in whole.items() if key != "allOf"}
         return {**others, **self._whole(parts[0], f"{place}/allOf/0")}
 
 
 def _mapping(schema: Any, place: str) -> Mapping[str, Any]:
-    if isinstance(schema, Mapping):
-        return schema
-    raise SchemaError(f"JSON Schema {place}: it must be an object, not {schema!r}")
+    if not isinstance(schema, Mapping):
+        raise SchemaError(f"JSON Schema {place}: it must be an object, not {schema!r}")
+    found: Mapping[str, Any] = schema
+    return found
 
 
 def _names(schema: Mapping[str, Any], place: str) -> set[str]:

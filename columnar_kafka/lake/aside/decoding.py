@@ -22,6 +22,7 @@ from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
+from columnar_kafka.schema import RecordSchema
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.native import _core as core
     from columnar_kafka.plain.lenient import Lenient
-    from columnar_kafka.schema import RecordSchema
 
 __all__ = [
     "BLOCK",
@@ -112,7 +112,8 @@ class Decoding:
         form = ROW_FORMATS[self.format]
         if not form.has_ids and self.schema_id is not None:
             raise ConfigError(f"a schema id is for plain messages in {WITH_IDS}: leave it out")
-        if not form.takes_arrow and isinstance(self.schema, pa.Schema):
+        other = pa.Schema, RecordSchema, SchemaSource
+        if not form.takes_arrow and isinstance(self.schema, other):
             raise ConfigError(
                 f"plain messages in {form.title} need the {form.title} schema that wrote them"
             )
@@ -124,10 +125,6 @@ class Decoding:
         if not 0 <= (self.schema_id or 0) < 1 << 32:
             raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
         if isinstance(self.schema, SchemaSource):
-            if not form.takes_arrow:
-                raise ConfigError(
-                    f"plain messages in {form.title} need the {form.title} schema that wrote them"
-                )
             return
         try:
             PlainDecoder(self)

@@ -51,15 +51,13 @@ class Guess(NamedTuple):
     is_kept: bool
 
 
-def log_guess(guess: Guess) -> None:
+def log_guess(guess: Guess, log: Callable[[str], None] = _log.info) -> None:
     """Log a schema that was guessed, and what was seen of each field."""
-    _log.info("schema guessed from %d objects: %s", guess.objects, guess.kept)
+    log(f"schema of plain messages, guessed from {guess.objects} objects: {guess.kept}")
     for report in guess.reports:
         seen = ", ".join(f"{count} {kind}" for kind, count in report.types.items())
         column = report.column or "no column"
-        _log.info(
-            "%s: %s; %s; missing in %d. %s", report.path, column, seen, report.missing, report.note
-        )
+        log(f"{report.path}: {column}; {seen}; missing in {report.missing}. {report.note}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from lakes import DirectoryLake, lake_at, targets
 
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import Decoding, Infer, Ingestor, IngestSettings, OfTable, Rules
+from columnar_kafka.plain import Lenient, restored
 from columnar_kafka.schema.kept import from_kept
 from columnar_kafka.testing import FakeKafka
 
@@ -184,3 +185,25 @@ def test_a_kept_schema_of_a_newer_release_is_named(lake: Any) -> None:
     lake.table().keep_schema("{}", pa.schema({"n": LONG}))
     with pytest.raises(LakeError, match=r"cannot be read.*upgrade columnar-kafka"):
         Decoding("json", Infer()).decided(lake.table())
+
+
+def test_what_differs_from_the_sample_goes_to_the_rest(kafka: FakeKafka, lake: Any) -> None:
+    told: list[Guess] = []
+    rows = [{"n": 1, "v": "x"}, {"n": 2, "v": 1}, {"n": 3, "_rest": 1, "v": [None, 0.1]}]
+    send(kafka, rows)
+    send(kafka, [{"n": 4, "later": {"x": 1}}, {"n": "5", "v": True}], partition=1)
+    assert ingest(lake.table(), inferring(told, messages=3), lenient=Lenient()) == 5
+    schema = from_kept(told[0].kept)
+    assert schema.json_texts == {"n", "v"}
+    assert schema.arrow.names == ["n", "v", "later"]
+    read = {row["n"]: row for row in lake.read().to_pylist()}
+    assert [read[n]["v"] for n in ("1", "2", "3", '"5"')] == ['"x"', "1", "[null,0.1]", "true"]
+    assert read["3"]["_rest"] == '{"_rest":1}'
+    assert [restored(read[n], schema) for n in ("2", "4")] == [
+        {"n": 2, "v": 1},
+        {"n": 4, "later": {"x": 1}},
+    ]
+    send(kafka, [{"n": 6, "later": 7, "more": None, "z": [1]}])
+    assert ingest(lake.table(), Infer(), lenient=Lenient()) == 1
+    [row] = [row for row in lake.read().to_pylist() if row["n"] == "6"]
+    assert row["_rest"] == '{"later":7,"z":[1]}'
