@@ -381,7 +381,7 @@ class _Landing:
                 layout=self._settings.layout,
             )
             # Only now: an empty topic tells no schema, and need not.
-            self._rules = self._rules.decided(self._table, self._sample)
+            self._rules = self._settings.rules.decided(self._table, self._sample)
             self._stager = Stager(table=self._table, planner=planner, rules=self._rules)
             self._segments = self._nbytes = 0
             self._due_at = time.monotonic() + self._settings.roll_seconds

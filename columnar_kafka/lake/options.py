@@ -142,7 +142,8 @@ class DecodingOptions:
     )
     plain_unknown: str = _option(
         _LENIENT.unknown,
-        "What to do with a field that the schema does not have. (lenient)",
+        "What to do with a field that the schema does not have. grow: the table gets a column for "
+        "it. (lenient)",
         *UNKNOWN,
     )
     plain_misfit: str = _option(
@@ -161,6 +162,11 @@ class DecodingOptions:
         _LENIENT.path,
         "The JSON pointer to the object in a message that is the row, such as /payload. (lenient)",
         metavar="POINTER",
+    )
+    plain_max_columns: int = _option(
+        _LENIENT.max_columns,
+        "How many columns the table may grow to. (lenient, --plain-unknown grow)",
+        least=1,
     )
 
     def missing(self) -> str:

@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from columnar_kafka.errors import ConfigError, SchemaError
+from columnar_kafka.lake.aside.kept_columns import kept_columns
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
 from columnar_kafka.schema import RecordSchema
+from columnar_kafka.schema.leading import led_by
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
@@ -86,6 +89,11 @@ class Decoding:
         return lenient.rest_column if lenient is not None and lenient.has_rest else None
 
     @property
+    def grows(self) -> bool:
+        """Whether the table gets columns for fields that it lacks."""
+        return self.lenient is not None and self.lenient.unknown == "grow"
+
+    @property
     def tokens(self) -> list[str]:
         """The names that lead to a row in its message."""
         return [] if self.lenient is None else tokens_of(self.lenient.path)
@@ -99,9 +107,13 @@ class Decoding:
             LakeError: the source of the schema has none, or the table cannot be read or changed.
             ConfigError: its schema cannot be used.
         """
-        if not isinstance(self.schema, SchemaSource):
-            return self
-        return replace(self, schema=self.schema.decide(self, table, sample))
+        decided = self
+        if isinstance(self.schema, SchemaSource):
+            decided = replace(self, schema=self.schema.decide(self, table, sample))
+        if decided.grows and (kept := table.kept_schema()) is not None:
+            schema = RecordSchema.parse(decided.schema)
+            decided = replace(decided, schema=led_by(kept_columns(kept, None), schema))
+        return decided
 
     def __post_init__(self) -> None:
         if self.format not in ROW_FORMATS:
@@ -161,6 +173,17 @@ class PlainDecoder:
             self._header = self._header._replace(segment=name)
         return self._header
 
+    def same_values(self, one: pa.Table, other: pa.Table) -> bool:
+        """Return whether two tables of one row are of equal messages, as JSON has values.
+
+        A table that has grown may have in a column what a row has in its rest, and numbers that are
+        equal count as equal.
+        """
+        first, second = (self._rows.restored(table.to_pylist()[0]) for table in (one, other))
+        if first is None or one["_kafka"] != other["_kafka"]:
+            return False
+        return bool(_with_decimals(first) == _with_decimals(second))
+
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""
         refused = {
@@ -200,6 +223,15 @@ class PlainDecoder:
             # Kafka does not tell no headers from an empty list of them.
             headers=[headers_in_bytes(message) or None for message in messages],
         )
+
+
+def _with_decimals(value: Any) -> Any:
+    """Return a value of JSON with its numbers as they are compared: 7.0 is 7, and 0.1 is exact."""
+    if isinstance(value, dict):
+        return {name: _with_decimals(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_decimals(item) for item in value]
+    return Decimal(repr(value)) if type(value) in (float, int) else value
 
 
 @lru_cache(maxsize=1024)

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
 from columnar_kafka.errors import LakeError, SchemaError, SegmentError
 from columnar_kafka.lake.aside.decoding import PlainDecoder, SchemaSource
-from columnar_kafka.lake.partition import FILLED
-from columnar_kafka.schema import KAFKA_COLUMN, is_kafka_member
+from columnar_kafka.lake.aside.kept_columns import (
+    kept_columns,
+    own_columns,
+    row_columns,
+    table_columns,
+)
 from columnar_kafka.schema.inference import Inference
-from columnar_kafka.schema.kept import from_kept, to_kept
+from columnar_kafka.schema.kept import to_kept
 from columnar_kafka.schema.leading import led_by, nullable, of_columns
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class OfTable(SchemaSource):
 
     def decide(self, decoding: Decoding, table: LakeTable, sample: Sample | None) -> RecordSchema:
         """See `SchemaSource.decide`."""
-        leading = leading_columns(table, decoding)
+        leading = table_columns(table, decoding.rest_column)
         if leading is None:
             raise LakeError(
                 f"{table}: there is no table yet that plain messages could have the columns of: "
@@ -90,7 +92,7 @@ class Infer(SchemaSource):
 
     def decide(self, decoding: Decoding, table: LakeTable, sample: Sample | None) -> RecordSchema:
         """See `SchemaSource.decide`."""
-        leading = leading_columns(table, decoding)
+        leading = table_columns(table, decoding.rest_column)
         kept = table.kept_schema()
         if kept is None:
             if sample is None:
@@ -99,8 +101,8 @@ class Infer(SchemaSource):
                     "it, or name one"
                 )
             kept = self._keep(decoding, table, leading, sample(self.messages))
-            leading = leading_columns(table, decoding)
-        return known_as(kept, leading)
+            leading = table_columns(table, decoding.rest_column)
+        return kept_columns(kept, leading)
 
     def _keep(
         self,
@@ -110,7 +112,7 @@ class Infer(SchemaSource):
         messages: Iterable[SourceMessage],
     ) -> str:
         """Guess a schema and keep it; return the one that is kept."""
-        inference = Inference(times=self.times, reserved=_own_columns(decoding))
+        inference = Inference(times=self.times, reserved=own_columns(decoding.rest_column))
         passed_over = 0
         segments: dict[int, SourceMessage] = {}  # the last one of each partition
         for message in messages:
@@ -134,52 +136,6 @@ class Infer(SchemaSource):
         return kept
 
 
-def known_as(kept: str, leading: RecordSchema | None) -> RecordSchema:
-    """Return the schema that is kept, as the table's columns have it.
-
-    Raises:
-        LakeError: it cannot be read.
-    """
-    try:
-        schema = from_kept(kept)
-    except SchemaError as error:
-        raise LakeError(f"{error.reason}: upgrade columnar-kafka") from error
-    if leading is None:
-        return schema
-    # Only what is kept says which of the table's texts are JSON.
-    return led_by(schema, replace(leading, json_texts=schema.json_texts))
-
-
-def leading_columns(table: LakeTable, decoding: Decoding) -> RecordSchema | None:
-    """Return the columns of the table that rows of plain messages have; None if it has none.
-
-    Raises:
-        LakeError: the table cannot be read, or has a column that no row has.
-    """
-    columns = table.columns()
-    return None if columns is None else _schema_of(columns, decoding, str(table))
-
-
-def _schema_of(columns: pa.Schema, decoding: Decoding, where: str) -> RecordSchema | None:
-    own = frozenset(_own_columns(decoding))
-    fields = [
-        field
-        for field in columns
-        if field.name not in own and field.name != KAFKA_COLUMN and not is_kafka_member(field.name)
-    ]
-    try:
-        return of_columns(pa.schema(fields)) if fields else None
-    except SchemaError as error:
-        raise LakeError(f"{where}: {error.reason}") from error
-
-
-def _own_columns(decoding: Decoding) -> Iterator[str]:
-    """Yield the names of columns that are none of a message's fields."""
-    yield from FILLED
-    if decoding.rest_column is not None:
-        yield decoding.rest_column
-
-
 def _columns_of(segments: Iterable[SourceMessage], decoding: Decoding) -> Iterator[RecordSchema]:
     """Yield the columns of segments, as plain messages may have them."""
     for message in segments:
@@ -187,7 +143,9 @@ def _columns_of(segments: Iterable[SourceMessage], decoding: Decoding) -> Iterat
             schema = message.segment().schema
         except SegmentError:
             continue  # it does not land either
-        if (columns := _schema_of(nullable(schema), decoding, str(message))) is not None:
+        if (
+            columns := row_columns(nullable(schema), decoding.rest_column, str(message))
+        ) is not None:
             yield columns
 
 

@@ -53,7 +53,6 @@ def replay(
     """
     rules = rules or Rules()
     rules.check_apart(table, letters)
-    rules = rules.decided(table)
     total = CommitResult()
     for source in letters.sources():
         batch = _Letters(table, rules, source, layout)
@@ -76,7 +75,7 @@ class _Letters:
     def __init__(
         self, table: LakeTable, rules: Rules, source: SourcePartition, layout: Layout | None
     ) -> None:
-        fences = table.fences()
+        rules, fences = rules.decided(table), table.fences()
         fence = fences.get(source.fence)
         generations = {source.topic: source.generation}
         planner = Planner(fences=fences, generations=generations, layout=layout)

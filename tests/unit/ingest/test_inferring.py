@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from inferred_tables import ingest, landed, send
 from ingest_fakes import ingest_from
-from lakes import DirectoryLake, lake_at, targets
+from lakes import lake_at, targets
 
 from columnar_kafka.errors import ConfigError, LakeError
-from columnar_kafka.ingest import Decoding, Infer, Ingestor, IngestSettings, OfTable, Rules
+from columnar_kafka.ingest import Decoding, Infer, OfTable
 from columnar_kafka.plain import Lenient, restored
 from columnar_kafka.schema.kept import from_kept
 from columnar_kafka.testing import FakeKafka
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from columnar_kafka.lake.aside.schema_source import Guess
 
-CONFIG = {"bootstrap.servers": "memory", "group.id": "g"}
 TEXT, LONG = pa.string(), pa.int64()
 
 
@@ -40,12 +38,6 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return lake_at(request, tmp_path)
 
 
-def send(kafka: FakeKafka, rows: Iterable[Any], partition: int = 0) -> None:
-    with kafka.Producer({}) as producer:
-        for row in rows:
-            producer.produce("t", json.dumps(row), partition=partition)
-
-
 def send_segment(kafka: FakeKafka, schema: pa.Schema, rows: Iterable[Any]) -> None:
     with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
         producer.set_schema("t", schema)
@@ -53,23 +45,9 @@ def send_segment(kafka: FakeKafka, schema: pa.Schema, rows: Iterable[Any]) -> No
             producer.produce("t", row, partition=0)
 
 
-def ingest(table: Any, schema: Any = None, **options: Any) -> int:
-    decoding = Decoding("json", schema, **options) if schema else None
-    rules = Rules(plain="decode" if schema else "stop", decoding=decoding)
-    settings = IngestSettings(
-        partitions=(0, 1), stop_at_end=True, topic_generation="g", rules=rules
-    )
-    return Ingestor(CONFIG, "t", table, settings).run().rows
-
-
 def columns(lake: Any) -> dict[str, list[Any]]:
-    if isinstance(lake, DirectoryLake):  # whose files differ
-        files = [pq.read_table(file, filesystem=lake.filesystem()) for file in lake.data_files()]
-        table = pa.concat_tables(files, promote_options="default")
-    else:
-        table = lake.read()
-    read: dict[str, list[Any]] = table.drop_columns("_kafka").sort_by("n").to_pydict()
-    return read
+    rows = landed(lake)
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def inferring(told: list[Guess], **options: Any) -> Infer:
