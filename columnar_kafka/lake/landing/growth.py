@@ -97,13 +97,12 @@ class Growth:
             if wider.arrow == before.arrow:  # another process has done it
                 return None if before.arrow == schema.arrow else before
             rows = PlainDecoder(replace(self._decoding, schema=wider)).schema
+            text = to_kept(wider)
             try:
-                self._table.fit(rows)
+                kept = self._table.keep_schema(text, rows, kept)
             except UnlandableError as error:
                 _log.warning("%s gets no columns for new fields: %s", self._table, error)
                 return None
-            text = to_kept(wider)
-            kept = self._table.keep_schema(text, rows, kept)
             if kept == text:
                 _log.info("%s: columns for new fields: %s", self._table, text)
                 return wider
