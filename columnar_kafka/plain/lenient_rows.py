@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from columnar_kafka import native
 from columnar_kafka.columns.from_rows.copying import element
-from columnar_kafka.columns.native_format import row_format
+from columnar_kafka.columns.native_format import NotNativeError, row_format
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.json_leaves import check_names
 from columnar_kafka.plain.json_text import parse, shown, text_of
@@ -57,12 +57,10 @@ class LenientRows(RowsOneByOne):
 
     def native_format(self) -> core.PlainFormat:
         """See `PlainRows.native_format`."""
-        rules = self._lenient
-        texts = [
-            place
-            for place, path in enumerate(_leaf_paths(self.columns))
-            if path in self.records.json_texts
-        ]
+        rules, paths = self._lenient, list(_leaf_paths(self.columns))
+        if "\\" in "".join([*paths, *self._tokens]):
+            raise NotNativeError("it compares names as they are written, with their escapes")
+        texts = [place for place, path in enumerate(paths) if path in self.records.json_texts]
         keeps = rules.unknown != "ignore", rules.misfit == "rest"
         return native.core.PlainFormat.lenient_json(
             row_format(self.records), self._tokens, keeps, rules.coerce, texts

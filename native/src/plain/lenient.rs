@@ -220,10 +220,7 @@ impl<'j> Lenient<'j, '_> {
     #[inline(never)]
     fn unknown(&mut self, name: &'j [u8], outer: usize, object: &mut Object) -> Taken {
         let others = &self.unknown[outer..];
-        if std::str::from_utf8(name).is_err()
-            || others.len() == MOST_NAMES
-            || others.contains(&name)
-        {
+        if !is_plain(name) || others.len() == MOST_NAMES || others.contains(&name) {
             return Err(NotTaken);
         }
         self.unknown.push(name);
@@ -295,8 +292,7 @@ impl<'j> Lenient<'j, '_> {
             let Values::Strings(strings) = &mut leaves[keys].values else { return Err(NotTaken) };
             let pushed = strings.len();
             let is_name = |value| strings.get(value) == name;
-            let is_text = std::str::from_utf8(name).is_ok();
-            if !is_text || count == MOST_PAIRS || (pushed - count..pushed).any(is_name) {
+            if !is_plain(name) || count == MOST_PAIRS || (pushed - count..pushed).any(is_name) {
                 return Err(NotTaken);
             }
             self.reader.size += strings.push_bytes(name).ok_or(NotTaken)?;
@@ -324,17 +320,17 @@ impl<'j> Lenient<'j, '_> {
         self.unknown.truncate(outer);
     }
 
-    /// The first name of the next object, without escapes.
+    /// The first name of the next object.
     #[inline(always)]
     fn first_name(&mut self) -> Result<Option<&'j [u8]>, NotTaken> {
         let name = self.reader.json.next_object_bytes().map_err(wrong)?;
-        part_of(self.value, name)
+        Ok(part_of(self.value, name))
     }
 
     #[inline(always)]
     fn next_name(&mut self) -> Result<Option<&'j [u8]>, NotTaken> {
         let name = self.reader.json.next_key_bytes().map_err(wrong)?;
-        part_of(self.value, name)
+        Ok(part_of(self.value, name))
     }
 
     // --- leaves ---
@@ -391,8 +387,10 @@ impl<'j> Lenient<'j, '_> {
                 let start = self.reader.json.current_index();
                 self.reader.rare(first, kind, values)?;
                 let text = self.reader.json.slice_to_current(start);
-                let cuts = first == Peek::String && has_finer_digits(text, unit.per_second());
-                return if cuts && !self.rules.coerces { Err(NotTaken) } else { Ok(true) };
+                let is_text = first == Peek::String && !self.rules.coerces;
+                if is_text && has_finer_digits(text, unit.per_second()) {
+                    return not_taken(values);
+                }
             }
             (Values::I32(out), Kind::Int { least, most }) => match self.whole(first)? {
                 Some(number) if (i64::from(*least)..=i64::from(*most)).contains(&number) => {
@@ -419,7 +417,9 @@ impl<'j> Lenient<'j, '_> {
                 let start = self.reader.json.current_index();
                 self.reader.rare(first, kind, values)?;
                 let text = self.reader.json.slice_to_current(start);
-                return numbers::half_keeps(text).ok_or(NotTaken);
+                if numbers::half_keeps(text).is_none() {
+                    return not_taken(values);
+                }
             }
             (values, kind) => self.reader.rare(first, kind, values)?,
         }
@@ -451,15 +451,23 @@ impl<'j> Lenient<'j, '_> {
     }
 }
 
-/// A name as a part of the message that lives as long as that; one with an escape is not taken.
+/// A name, in which there may be escapes, as a part of the message that lives as long as that.
 #[inline(always)]
-fn part_of<'j>(value: &'j [u8], name: Option<&[u8]>) -> Result<Option<&'j [u8]>, NotTaken> {
-    let Some(name) = name else { return Ok(None) };
-    if name.contains(&b'\\') {
-        return Err(NotTaken);
-    }
+fn part_of<'j>(value: &'j [u8], name: Option<&[u8]>) -> Option<&'j [u8]> {
+    let name = name?;
     let start = name.as_ptr() as usize - value.as_ptr() as usize;
-    Ok(Some(&value[start..start + name.len()]))
+    Some(&value[start..start + name.len()])
+}
+
+/// Whether a name is one without escapes.
+fn is_plain(name: &[u8]) -> bool {
+    !name.contains(&b'\\') && std::str::from_utf8(name).is_ok()
+}
+
+/// Do not take a row whose last value has no level yet.
+fn not_taken<T>(values: &mut Values) -> Result<T, NotTaken> {
+    values.truncate(values.len() - 1);
+    Err(NotTaken)
 }
 
 /// Whether values that begin so may be some of a leaf.

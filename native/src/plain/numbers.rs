@@ -5,9 +5,8 @@
 const DOUBLE_DIGITS: usize = 15;
 const FLOAT_DIGITS: usize = 6;
 const HALF_DIGITS: usize = 3;
-/// No shortest text of a double, or a float, has more digits.
-const MOST_DOUBLE_DIGITS: usize = 17;
-const MOST_FLOAT_DIGITS: usize = 9;
+/// No shortest text of a double has more digits.
+const MOST_DIGITS: usize = 17;
 
 /// Whether a column keeps a number; None: only Python can tell.
 pub type Kept = Option<bool>;
@@ -23,6 +22,14 @@ pub fn double_keeps(number: f64, text: &[u8]) -> Kept {
 
 #[inline(never)]
 fn long_double_keeps(number: f64, text: &[u8]) -> Kept {
+    if !number.is_finite() {
+        return None;
+    }
+    let mut buffer = ryu::Buffer::new();
+    let shortest = buffer.format_finite(number).as_bytes();
+    if shortest == text {
+        return Some(true);
+    }
     let digits = Digits::of(text)?;
     if digits.count == 0 {
         return Some(true); // zero
@@ -30,13 +37,7 @@ fn long_double_keeps(number: f64, text: &[u8]) -> Kept {
     if !(1e-300..=1e300).contains(&number.abs()) {
         return None;
     }
-    if digits.count <= DOUBLE_DIGITS {
-        return Some(true);
-    }
-    if digits.count > MOST_DOUBLE_DIGITS {
-        return Some(false);
-    }
-    Some(digits == Digits::of(format!("{number:e}").as_bytes())?)
+    Some(digits.count <= DOUBLE_DIGITS || digits == Digits::of(shortest)?)
 }
 
 /// The same of a float.
@@ -51,13 +52,10 @@ pub fn float_keeps(number: f32, text: &[u8]) -> Kept {
     if digits.count <= FLOAT_DIGITS {
         return Some(true);
     }
-    if digits.count > MOST_FLOAT_DIGITS {
-        return Some(false);
-    }
     if number.to_bits() & 0x7F_FFFF == 0 {
         return None; // its neighbour below is closer
     }
-    Some(digits == Digits::of(format!("{number:e}").as_bytes())?)
+    Some(digits == Digits::of(ryu::Buffer::new().format_finite(number).as_bytes())?)
 }
 
 /// The same of half a float.
@@ -78,8 +76,8 @@ pub fn whole(number: f64, text: &[u8]) -> Option<i64> {
 /// The digits of a number from its first to its last that is not zero, and their place.
 #[derive(PartialEq)]
 struct Digits {
-    digits: [u8; MOST_DOUBLE_DIGITS],
-    /// May be more than are kept.
+    digits: [u8; MOST_DIGITS],
+    /// How many there are, which may be more than are kept: then it is none that is compared.
     count: usize,
     /// The power of ten of the last one.
     exponent: i64,
@@ -88,7 +86,7 @@ struct Digits {
 impl Digits {
     /// None: its exponent is very large.
     fn of(text: &[u8]) -> Option<Self> {
-        let mut parsed = Self { digits: [0; MOST_DOUBLE_DIGITS], count: 0, exponent: 0 };
+        let mut parsed = Self { digits: [0; MOST_DIGITS], count: 0, exponent: 0 };
         let (mut zeros, mut has_point) = (0, false);
         let mut rest = text.strip_prefix(b"-").unwrap_or(text).iter();
         for &byte in rest.by_ref() {
@@ -155,6 +153,7 @@ mod tests {
         assert_eq!(keeps("1.2345678"), Some(true));
         assert_eq!(keeps("1.23456789"), Some(false));
         assert_eq!(keeps("16777217"), None);
+        assert_eq!(keeps("1.2345679"), Some(true));
         assert_eq!(keeps("0.10000000149"), Some(false));
     }
 

@@ -79,11 +79,13 @@ impl Rest {
             match byte {
                 b' ' | b'\n' | b'\r' | b'\t' => continue,
                 b'"' => {
-                    at = end_of_text(value, at)?;
+                    let is_plain;
+                    (at, is_plain) = self.copy_text(value, start)?;
                     if names_next {
-                        self.note_name(value, start, at)?;
+                        self.note_name(value, start, at).filter(|()| is_plain)?;
                         names_next = false;
                     }
+                    continue;
                 }
                 b'{' | b'[' => {
                     names_next = byte == b'{';
@@ -115,6 +117,56 @@ impl Rest {
         Some(())
     }
 
+    /// Append the text that begins here; returns where it ends, and whether it has no escapes.
+    fn copy_text(&mut self, value: &[u8], start: usize) -> Option<(usize, bool)> {
+        let (mut copied, mut at, mut is_plain) = (start, start + 1, true);
+        loop {
+            let byte = *value.get(at)?;
+            at += 1;
+            if byte == b'"' {
+                self.text.extend_from_slice(&value[copied..at]);
+                return Some((at, is_plain));
+            }
+            if byte != b'\\' {
+                continue;
+            }
+            is_plain = false;
+            let escape = *value.get(at)?;
+            if matches!(escape, b'/' | b'u') {
+                self.text.extend_from_slice(&value[copied..at - 1]);
+                let (character, length) =
+                    if escape == b'u' { unescaped(&value[at..])? } else { ('/', 1) };
+                self.push(character);
+                (copied, at) = (at + length, at + length);
+            } else {
+                at += 1; // it is written so
+            }
+        }
+    }
+
+    /// Append a character of a text as Python writes it.
+    fn push(&mut self, character: char) {
+        let short = match character {
+            '"' => b'"',
+            '\\' => b'\\',
+            '\n' => b'n',
+            '\r' => b'r',
+            '\t' => b't',
+            '\x08' => b'b',
+            '\x0c' => b'f',
+            '\0'..='\x1f' => {
+                let text = format!("\\u{:04x}", character as u32);
+                return self.text.extend_from_slice(text.as_bytes());
+            }
+            _ => {
+                let mut bytes = [0; 4];
+                let text = character.encode_utf8(&mut bytes);
+                return self.text.extend_from_slice(text.as_bytes());
+            }
+        };
+        self.text.extend_from_slice(&[b'\\', short]);
+    }
+
     /// Note a name of the innermost object; None: the object has had it, or has too many.
     fn note_name(&mut self, value: &[u8], start: usize, end: usize) -> Option<()> {
         let first = (*self.levels.last()?)?;
@@ -129,21 +181,54 @@ impl Rest {
     }
 }
 
-/// Where a text ends that begins before `at`; None: it has an escape that is written otherwise.
-fn end_of_text(value: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match value.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\'
-                if matches!(
-                    value.get(at + 1)?,
-                    b'"' | b'\\' | b'n' | b'r' | b't' | b'b' | b'f'
-                ) =>
-            {
-                at += 2;
-            }
-            b'\\' => return None,
-            _ => at += 1,
-        }
+/// The character of an escape such as u00e9, and how many bytes it takes.
+fn unescaped(escape: &[u8]) -> Option<(char, usize)> {
+    let unit = |digits: &[u8]| {
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(u32::from)
+    };
+    let first = unit(escape.get(1..5)?)?;
+    if let Some(character) = char::from_u32(first) {
+        return Some((character, 5));
+    }
+    let second = unit(escape.get(7..11)?)?;
+    let code = 0x1_0000 + (first.checked_sub(0xD800)? << 10) + second.checked_sub(0xDC00)?;
+    Some((char::from_u32(code)?, 11))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(value: &str) -> Option<String> {
+        let mut rest = Rest::new(Vec::new());
+        rest.value(value.as_bytes(), 1)?;
+        Some(String::from_utf8(rest.text).unwrap())
+    }
+
+    #[test]
+    fn a_value_has_no_blanks_and_no_escapes_but_those_it_needs() {
+        let value = r#" { "a" : [ 1.0 , "x \u00e9\/\n\u000A\ud83d\ude00" ] , "b" : { } } "#;
+        let expected = "{\"a\":[1.0,\"x é/\\n\\n😀\"],\"b\":{}}";
+        assert_eq!(copied(value).as_deref(), Some(expected));
+        assert_eq!(
+            copied(r#""\u0022\u005c\u001F\u007f""#).as_deref(),
+            Some(concat!(r#""\"\\\u001f"#, "\x7f\""))
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_repeated_is_python_s_to_judge() {
+        assert_eq!(copied(r#"[{"a": 1, "b": {"a": {"a": 2}}, "a": 3}]"#), None);
+        assert_eq!(copied(r#"{"\u0061": 1}"#), None);
+        assert!(copied(r#"[{"a": "a"}, {"a": ["a", {"a": 1}]}]"#).is_some());
+    }
+
+    #[test]
+    fn levels_and_exponents_are_limited() {
+        let nested = |levels: usize| copied(&("[".repeat(levels) + &"]".repeat(levels)));
+        assert!(nested(MOST_LEVELS - 1).is_some());
+        assert_eq!(nested(MOST_LEVELS), None);
+        assert_eq!(copied("[1e99999999999999999999]"), None);
+        assert!(copied(&"9".repeat(400)).is_some());
     }
 }
