@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import typer
 
 from columnar_kafka import ConfigError
+from columnar_kafka.cli.guesses import show_guess
 from columnar_kafka.config import Hidden, HiddenText
 from columnar_kafka.ingest.oauth import named_oauth_cb
 from columnar_kafka.lake.formats import formats_with
-from columnar_kafka.lake.options import TableOptions, options_of
+from columnar_kafka.lake.options import SCHEMA_SOURCES, TableOptions, options_of
 from columnar_kafka.lake.tables.files import hide_password, refuse_password
 
 if sys.version_info >= (3, 11):
@@ -298,8 +299,8 @@ def read_decoding(options: DecodingOptions) -> Decoding | None:
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return replace(options, plain_schema=text).decoding()
+        text = path if path in SCHEMA_SOURCES else Path(path).read_text(encoding="utf-8")
+        return replace(options, plain_schema=text).decoding(show_guess)
     except (OSError, ValueError, ConfigError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--plain-schema") from error
 

@@ -10,7 +10,7 @@ from columnar_kafka.errors import ConfigError
 
 __all__ = ["MISFIT", "UNKNOWN", "Lenient", "tokens_of"]
 
-UNKNOWN: Final = ("rest", "ignore")
+UNKNOWN: Final = ("rest", "ignore", "grow")
 MISFIT: Final = ("rest", "dead-letter")
 _POINTER: Final = re.compile(r"(/([^~/]|~[01])*)*")
 
@@ -21,13 +21,14 @@ class Lenient:
 
     Attributes:
         unknown: what becomes of a field that the schema does not have, at any level: it goes to the
-            rest, or is ignored.
+            rest, or is ignored. Or the table grows a column for it; until it has, the rest has it.
         misfit: what becomes of a value that its column cannot hold: it goes to the rest, and the
             column is null, or the message is a dead letter.
         coerce: whether texts are numbers and booleans where columns are, and numbers are texts.
         rest_column: the name of the last column, which has the rest as JSON text. It is there
             unless nothing goes to the rest.
         path: a JSON pointer (RFC 6901) to the object in a message that is the row.
+        max_columns: how many columns of values a table may grow to.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -38,6 +39,7 @@ class Lenient:
     coerce: bool = False
     rest_column: str = "_rest"
     path: str = ""
+    max_columns: int = 1000
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -46,6 +48,8 @@ class Lenient:
         ):
             if value not in allowed:
                 raise ConfigError(f"{name} is {value!r}: it must be {' or '.join(allowed)}")
+        if self.max_columns < 1:
+            raise ConfigError(f"max_columns is {self.max_columns}: it must be positive")
         if not self.rest_column:
             raise ConfigError("rest_column is empty: a column needs a name")
         if not _POINTER.fullmatch(self.path):

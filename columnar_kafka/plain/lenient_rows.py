@@ -21,6 +21,7 @@ from columnar_kafka.plain.json_leaves import check_names
 from columnar_kafka.plain.json_text import parse, shown, text_of
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.lenient_leaves import leaf_fit
+from columnar_kafka.plain.restoring import restored
 from columnar_kafka.plain.rows import RowsOneByOne
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.type_families import family
@@ -72,6 +73,11 @@ class LenientRows(RowsOneByOne):
         if not self._lenient.has_rest:
             return tuple(values)
         return (*values, None if left is None else text_of(left))
+
+    def restored(self, row: dict[str, Any]) -> dict[str, Any]:
+        """See `PlainRows.restored`."""
+        lenient = self._lenient
+        return restored(row, self.records, rest_column=lenient.rest_column, path=lenient.path)
 
     def _below(self, members: Any, depth: int) -> tuple[Any, Any]:
         """Return the row in an object that is so deep on the path, and what is left of it all."""

@@ -50,7 +50,9 @@ def restored(
     Raises:
         SchemaError, TypeError: `schema` cannot be used.
     """
-    records = None if schema is None else _records(_hashable(schema))
+    records = schema if isinstance(schema, RecordSchema) else None
+    if schema is not None and records is None:
+        records = _records(_hashable(schema))
     types = {} if records is None else {field.name: field.type for field in records.arrow}
     restorer = _Restorer(records)
     text = row.get(rest_column)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -74,6 +74,10 @@ class PlainRows(ABC):
 
         None: it is wrong, or nothing has it in that form. `decode` tells.
         """
+        return None
+
+    def restored(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the object of which a row was made; None if equal ones make equal rows."""
         return None
 
     def with_kafka(

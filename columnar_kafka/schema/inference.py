@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -52,7 +54,12 @@ class Inference:
     """
 
     def __init__(
-        self, *, times: bool = False, avro_names: bool = False, max_columns: int = MAX_COLUMNS
+        self,
+        *,
+        times: bool = False,
+        avro_names: bool = False,
+        max_columns: int = MAX_COLUMNS,
+        reserved: Iterable[str] = (),
     ) -> None:
         """Begin without objects.
 
@@ -60,13 +67,20 @@ class Inference:
             times: texts that are all times in ISO 8601 make a column of times.
             avro_names: a field whose name Avro's specification forbids has no column.
             max_columns: the most columns, those inside others included; the first seen have them.
+            reserved: names that no field outside of others has a column by.
         """
         self._root = ObservedValues(times=times)
         self._avro_names = avro_names
         self._max_columns = max_columns
+        self._reserved = frozenset(map(str.casefold, reserved))
         self._left = max_columns
         self._reports: list[FieldReport] = []
         self._json_texts: set[str] = set()
+
+    @property
+    def reports(self) -> list[FieldReport]:
+        """What was seen of each field, as `result` found it."""
+        return self._reports
 
     @property
     def rows(self) -> int:
@@ -82,6 +96,17 @@ class Inference:
         if not hasattr(row, "items"):
             raise TypeError(f"a row is a JSON object, not {type(row).__name__}")
         self._root.add(row)
+
+    def add_json(self, text: bytes | str, path: Iterable[str] = ()) -> bool:
+        """Count an object in JSON, or the one below these names in it, and say if there is one."""
+        try:
+            row = json.loads(text, parse_float=decimal.Decimal, parse_constant=_refuse)
+            for name in path:
+                row = row[name]
+            self.add(row)
+        except (ValueError, TypeError, KeyError, RecursionError, decimal.InvalidOperation):
+            return False
+        return True
 
     def result(self) -> tuple[RecordSchema, list[FieldReport]]:
         """Return the schema, and what was seen of each field.
@@ -112,6 +137,8 @@ class Inference:
             return "its name is not one that every table can have"
         if is_top and f"{name.casefold()}.".startswith(f"{KAFKA_COLUMN}."):
             return "its name is one of this package's own"
+        if is_top and name.casefold() in self._reserved:
+            return "its name is one that the table has for something else"
         if self._avro_names and not is_avro_name(name):
             return "its name is not one that Avro allows"
         if name.casefold() in taken:
@@ -151,6 +178,10 @@ class Inference:
         if is_text := kind == JSON_TEXT:
             self._json_texts.add(path)
         return (pa.string(), JSON_TEXT) if is_text else (kind, "")
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def _shown(arrow: pa.DataType | None, note: str) -> str:

@@ -45,12 +45,15 @@ class RecordSchema:
 
         Args:
             schema: a `pyarrow.Schema`; or an Avro record schema, as JSON text or parsed: a dict, or
-                a list of one record and the enums and fixed types that it uses.
+                a list of one record and the enums and fixed types that it uses. One that is parsed
+                already is returned.
 
         Raises:
             SchemaError: a field cannot be used; says which and why.
             TypeError: `schema` is neither.
         """
+        if isinstance(schema, cls):
+            return schema
         if isinstance(schema, pa.Schema):
             return cls(normalise(schema), json_texts=frozenset(json_texts(schema)))
         if isinstance(schema, str | Mapping | list):

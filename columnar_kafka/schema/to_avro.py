@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.avro_names import ARROW
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
@@ -36,46 +38,59 @@ _PLAIN: Final[dict[pa.DataType, Any]] = {
 _JSON_TEXT: Final = {"type": "string", "logicalType": "json"}
 
 
-def to_avro(schema: RecordSchema, name: str = "Row") -> dict[str, Any]:
+def to_avro(schema: RecordSchema, name: str = "Row", *, any_type: bool = False) -> dict[str, Any]:
     """Return the Avro record `name` of a topic's columns; what may be null is so by default.
 
-    The schema's own defaults, enums and UUIDs are left out.
+    The schema's other defaults, its enums and UUIDs are left out. With `any_type` a type that Avro
+    does not have is written as Arrow serializes it, which `avro` reads of a schema that is kept.
 
     Raises:
         SchemaError: Avro has no type for a column; says which.
     """
-    texts = schema.json_texts
-    fields = [_field(field, name, "", texts) for field in schema.arrow]
+    writer = _Writer(schema.json_texts, any_type=any_type)
+    fields = [writer.field(field, name, "") for field in schema.arrow]
     return {"type": "record", "name": name, "fields": fields}
 
 
-def _field(field: pa.Field, record: str, prefix: str, texts: Collection[str]) -> dict[str, Any]:
-    """Return a field of a record, which has a name of its own: no two paths have the same."""
-    full_name, path = f"{record}.{field.name}", f"{prefix}{field.name}"
-    avro = {"name": field.name, "type": _nullable(field, full_name, path, texts)}
-    return {**avro, "default": None} if field.nullable else avro
+class _Writer:
+    """Writes one schema, of which these paths are JSON texts."""
 
+    def __init__(self, texts: Collection[str], *, any_type: bool) -> None:
+        self._texts = texts
+        self._any_type = any_type
 
-def _nullable(field: pa.Field, name: str, path: str, texts: Collection[str]) -> Any:
-    avro = _JSON_TEXT if path in texts else _type(field.type, name, path, texts)
-    return ["null", avro] if field.nullable else avro
+    def field(self, field: pa.Field, record: str, prefix: str) -> dict[str, Any]:
+        """Return a field of a record, which has a name of its own: no two paths have the same."""
+        name, path = f"{record}.{field.name}", f"{prefix}{field.name}"
+        avro = {"name": field.name, "type": self._nullable(field, name, path)}
+        return {**avro, "default": None} if field.nullable else avro
 
+    def _nullable(self, field: pa.Field, name: str, path: str) -> Any:
+        avro = _JSON_TEXT if path in self._texts else self._type(field.type, name, path)
+        return ["null", avro] if field.nullable else avro
 
-def _type(arrow: pa.DataType, full_name: str, path: str, texts: Collection[str]) -> Any:
-    kind = family(arrow)
-    if kind == "struct":
-        namespace, _, name = full_name.rpartition(".")
-        fields = [_field(field, full_name, f"{path}.", texts) for field in arrow]
-        return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
-    if kind == "list" and not pa.types.is_fixed_size_list(arrow):
-        items = _nullable(arrow.value_field, full_name, f"{path}.item", texts)
-        return {"type": "array", "items": items}
-    if kind == "map" and pa.types.is_string(arrow.key_type):
-        values = _nullable(arrow.item_field, full_name, f"{path}.value", texts)
-        return {"type": "map", "values": values}
-    if kind == "decimal":
-        digits = {"precision": arrow.precision, "scale": arrow.scale}
-        return {"type": "bytes", "logicalType": "decimal", **digits}
-    if arrow not in _PLAIN:
+    def _type(self, arrow: pa.DataType, name: str, path: str) -> Any:
+        kind = family(arrow)
+        if kind == "struct":
+            namespace, _, last = name.rpartition(".")
+            fields = [self.field(field, name, f"{path}.") for field in arrow]
+            return {"type": "record", "name": last, "namespace": namespace, "fields": fields}
+        if pa.types.is_list(arrow):
+            return {
+                "type": "array",
+                "items": self._nullable(arrow.value_field, name, f"{path}.item"),
+            }
+        if kind == "map" and pa.types.is_string(arrow.key_type):
+            return {
+                "type": "map",
+                "values": self._nullable(arrow.item_field, name, f"{path}.value"),
+            }
+        if kind == "decimal":
+            digits = {"precision": arrow.precision, "scale": arrow.scale}
+            return {"type": "bytes", "logicalType": "decimal", **digits}
+        if arrow in _PLAIN:
+            return _PLAIN[arrow]
+        if self._any_type:
+            serialized = pa.schema([("", arrow)]).serialize()
+            return {"type": "bytes", ARROW: base64.b64encode(serialized).decode()}
         raise SchemaError(f"field {path!r} is {arrow}, which Avro does not have")
-    return _PLAIN[arrow]

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_sink
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.ingest import sampling
+from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.lake.plan import Mode
 from columnar_kafka.plain import Lenient
 from spark_sink.columns import MESSAGE as MESSAGE_COLUMNS
 from spark_sink.columns import RANGE as RANGE_COLUMNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NEEDED = ("value", "topic", "partition", "offset", "headers")
 IDS = ("cluster_id", "topic_id")
@@ -152,6 +159,23 @@ def test_plain_messages_can_be_decoded() -> None:
     schema = columns(*NEEDED, *IDS, "key", "timestamp")
     decoding = spark_sink.LakeSink(options).writer(schema, overwrite=False).settings.rules.decoding
     assert (decoding.format, decoding.schema_id) == ("avro", 7)
+
+
+def test_the_schema_of_plain_messages_is_decided_by_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [SourceMessage(topic="t", partition=0, offset=0, headers=None, value=b'{"n": 1}')]
+    monkeypatch.setattr(sampling, "sampled_messages", lambda *_: messages)
+    options = {"path": str(tmp_path / "lake"), **PLAIN, "table.plain.schema": "infer"}
+    schema = columns(*NEEDED, *IDS, "key", "timestamp")
+    for key in "subscribe", "kafka.bootstrap.servers":
+        with pytest.raises(ConfigError, match=f'option "{key}" is missing'):
+            spark_sink.LakeSink(options).writer(schema, overwrite=False)
+        options[key] = "t"
+    for _ in range(2):
+        settings = spark_sink.LakeSink(options).streamWriter(schema, overwrite=False).settings
+        assert pickle.loads(pickle.dumps(settings)).rules.decoding.schema.arrow.names == ["n"]
+        messages.clear()  # by then a schema is kept
 
 
 def test_another_output_mode_than_append_is_refused() -> None:
