@@ -188,6 +188,7 @@ class PlainFormat:
         rows: RowFormat,
         path: Sequence[str],
         keeps: tuple[bool, bool],
+        grows: bool,
         coerces: bool,
         json_texts: Sequence[int],
     ) -> PlainFormat: ...

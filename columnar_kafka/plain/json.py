@@ -78,6 +78,8 @@ class Json:
         if fields is not None:
             if fields != "lenient":
                 raise ConfigError(f'fields is {fields!r}: it must be "lenient", or be left out')
+            if unknown == "grow":
+                raise ConfigError("unknown is 'grow': what is read grows no table")
             self._lenient = LenientRows(schema, lenient)
             schema = self._lenient.columns
         arrow = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema

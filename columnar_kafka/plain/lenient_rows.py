@@ -64,7 +64,12 @@ class LenientRows(RowsOneByOne):
         texts = [place for place, path in enumerate(paths) if path in self.records.json_texts]
         keeps = rules.unknown != "ignore", rules.misfit == "rest"
         return native.core.PlainFormat.lenient_json(
-            row_format(self.records), self._tokens, keeps, rules.coerce, texts
+            row_format(self.records),
+            self._tokens,
+            keeps,
+            rules.unknown == "grow",
+            rules.coerce,
+            texts,
         )
 
     def taken(self, value: bytes) -> RowValues:
@@ -73,6 +78,10 @@ class LenientRows(RowsOneByOne):
         if not self._lenient.has_rest:
             return tuple(values)
         return (*values, None if left is None else text_of(left))
+
+    def row(self, value: bytes) -> RowValues | None:
+        """See `PlainRows.row`; a table is to grow by what `decode` shows."""
+        return None if self._lenient.unknown == "grow" else super().row(value)
 
     def restored(self, row: dict[str, Any]) -> dict[str, Any]:
         """See `PlainRows.restored`."""

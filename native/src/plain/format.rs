@@ -35,14 +35,16 @@ impl PlainFormat {
     }
 
     /// JSON objects that may differ from the columns. `path` are the names on the path to the row,
-    /// `keeps` says whether the rest has unknown fields and whether it has values that do not fit, and
-    /// `json_texts` are the places of the leaves of JSON text.
+    /// `keeps` says whether the rest has unknown fields and whether it has values that do not fit,
+    /// `grows` whether what has unknown fields is left to the package, and `json_texts` are the places of
+    /// the leaves of JSON text.
     #[staticmethod]
     fn lenient_json(
         py: Python<'_>,
         rows: Py<RowFormat>,
         path: Vec<String>,
         keeps: (bool, bool),
+        grows: bool,
         coerces: bool,
         json_texts: Vec<usize>,
     ) -> PyResult<Self> {
@@ -50,7 +52,7 @@ impl PlainFormat {
             let leaves = rows.get().leaf_sizes.len();
             let json_texts = (0..leaves).map(|leaf| json_texts.contains(&leaf)).collect();
             let (keeps_unknown, keeps_misfits) = keeps;
-            let rules = Rules { path, keeps_unknown, keeps_misfits, coerces, json_texts };
+            let rules = Rules { path, keeps_unknown, grows, keeps_misfits, coerces, json_texts };
             Ok(Self { rows, values: Values::Lenient(rules) })
         })
     }

@@ -18,6 +18,8 @@ pub struct Rules {
     /// The names on the path to the row.
     pub path: Vec<String>,
     pub keeps_unknown: bool,
+    /// Whether the package wants to see what has a field that is unknown.
+    pub grows: bool,
     pub keeps_misfits: bool,
     pub coerces: bool,
     /// Of each leaf, whether it is JSON text.
@@ -147,8 +149,9 @@ impl<'j> Lenient<'j, '_> {
                 Some(None) => return Err(NotTaken), // the record has had it
                 Some(Some(column)) if column < fields.len() => {
                     found += 1;
+                    let first = self.reader.json.peek().map_err(wrong)?;
                     let place = (&mut object, Name::Text(name));
-                    self.member(place, &mut fields[column], rep, leaves)?;
+                    self.member(first, place, &mut fields[column], rep, leaves)?;
                 }
                 _ => self.unknown(name, outer, &mut object)?,
             }
@@ -169,12 +172,12 @@ impl<'j> Lenient<'j, '_> {
     #[inline]
     fn member(
         &mut self,
+        first: Peek,
         place: (&mut Object, Name<'_>),
         column: &mut Column,
         rep: u8,
         leaves: &mut [Leaf],
     ) -> Taken {
-        let first = self.reader.json.peek().map_err(wrong)?;
         if first == Peek::Null {
             self.reader.json.known_null().map_err(wrong)?;
             self.reader.size.nbytes += column.append_null(rep, leaves)?;
@@ -230,6 +233,9 @@ impl<'j> Lenient<'j, '_> {
         if first == Peek::Null {
             return Ok(());
         }
+        if self.rules.grows {
+            return Err(NotTaken);
+        }
         let before = *object;
         let begun = self.rest.begin(object, Name::Text(name));
         self.copy(start)?; // also if it is ignored: it may not be allowed
@@ -257,8 +263,8 @@ impl<'j> Lenient<'j, '_> {
                 if next.is_none() {
                     self.reader.size.nbytes += item.append_absent(rep, def, leaves);
                 }
-                while next.is_some() {
-                    self.member((&mut object, Name::Index(count)), item, rep, leaves)?;
+                while let Some(first) = next {
+                    self.member(first, (&mut object, Name::Index(count)), item, rep, leaves)?;
                     (count, rep) = (count + 1, *item_rep);
                     next = self.reader.json.array_step().map_err(wrong)?;
                 }
@@ -298,7 +304,8 @@ impl<'j> Lenient<'j, '_> {
             self.reader.size += strings.push_bytes(name).ok_or(NotTaken)?;
             let rep = if count == 0 { rep } else { map.rep };
             leaves[keys].present(rep);
-            self.member((&mut object, Name::Text(name)), &mut map.value, rep, leaves)?;
+            let first = self.reader.json.peek().map_err(wrong)?;
+            self.member(first, (&mut object, Name::Text(name)), &mut map.value, rep, leaves)?;
             count += 1;
             next = self.next_name()?;
         }

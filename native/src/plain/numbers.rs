@@ -14,7 +14,8 @@ pub type Kept = Option<bool>;
 /// Whether a double is the number that this text says, and no other has as few digits.
 #[inline(always)]
 pub fn double_keeps(number: f64, text: &[u8]) -> Kept {
-    if text.len() <= DOUBLE_DIGITS && (1e-300..=1e300).contains(&number.abs()) || text == b"0.0" {
+    let is_usual = (1e-300..=1e300).contains(&number.abs());
+    if text.len() <= DOUBLE_DIGITS && is_usual || matches!(text, b"0" | b"0.0") {
         return Some(true);
     }
     long_double_keeps(number, text)

@@ -45,6 +45,7 @@ impl Rest {
         self.text.push(b'"');
         match name {
             Name::Text(name) => self.text.extend_from_slice(name),
+            Name::Index(index @ 0..=9) => self.text.push(b'0' + index as u8),
             Name::Index(index) => self.text.extend_from_slice(index.to_string().as_bytes()),
         }
         self.text.extend_from_slice(b"\":");

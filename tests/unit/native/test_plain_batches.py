@@ -124,6 +124,8 @@ def test_the_core_takes_objects_that_differ() -> None:
     decoder = PlainDecoder(Decoding("json", schema, lenient=Lenient()))
     assert CoreRows(decoder).begin(FENCE).take(core, 0, len(values)) == len(values)
     assert_lands_alike(Decoding("json", schema, lenient=Lenient()), values, random.Random(1))
+    growing = PlainDecoder(Decoding("json", schema, lenient=Lenient(unknown="grow")))
+    assert CoreRows(growing).begin(FENCE).take(core, 0, len(values)) == 2  # Python is to see it
 
 
 @pytest.mark.parametrize("form", ["json", "avro"])

@@ -89,6 +89,7 @@ def test_an_avro_schema_is_taken() -> None:
     [
         ({"fields": "exact"}, ConfigError, "fields is 'exact': it must be \"lenient\""),
         ({"unknown": "ignore"}, ConfigError, 'they need fields="lenient"'),
+        ({"fields": "lenient", "unknown": "grow"}, ConfigError, "what is read grows no table"),
         ({"fields": "lenient", "misfit": "x"}, ConfigError, "misfit is 'x'"),
         ({"fields": "lenient", "rest_column": "_kafka"}, SchemaError, "'_kafka' is reserved"),
         ({"fields": "lenient", "rest_column": "N"}, SchemaError, "so is a field of the schema"),
