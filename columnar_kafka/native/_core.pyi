@@ -184,6 +184,15 @@ class PlainFormat:
     @staticmethod
     def json(rows: RowFormat, is_exact: bool) -> PlainFormat: ...
     @staticmethod
+    def lenient_json(
+        rows: RowFormat,
+        path: Sequence[str],
+        keeps: tuple[bool, bool],
+        grows: bool,
+        coerces: bool,
+        json_texts: Sequence[int],
+    ) -> PlainFormat: ...
+    @staticmethod
     def avro(rows: RowFormat, fields: Sequence[tuple[str, Any]], prefix: bytes) -> PlainFormat: ...
 
 class PlainBatch:
