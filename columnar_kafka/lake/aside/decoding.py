@@ -159,7 +159,6 @@ class PlainDecoder:
         self._rows = ROW_FORMATS[decoding.format].open(
             decoding.schema, decoding.schema_id, decoding.lenient
         )
-        self._grows = decoding.grows
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
         # Header of the previous message, reused. The planner ignores its times.
@@ -208,8 +207,7 @@ class PlainDecoder:
 
     def row(self, value: Any) -> tuple[Any, ...] | None:
         """Return the row of a value as the native core takes it; None if it has to be decoded."""
-        # What has new fields is to be seen, together with others.
-        return None if value is None or self._grows else self._rows.row(bytes(value))
+        return None if value is None else self._rows.row(bytes(value))
 
     def _with_kafka(
         self, table: pa.Table, fence: str, messages: Sequence[SourceMessage]
