@@ -87,7 +87,7 @@ def test_where_both_have_a_value_it_is_the_same(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     for ddl in TYPES:
         is_time = ddl in ("date", "timestamp")
-        # Python has no days after the year 9999.
+        # Spark has times that Python does not have.
         values = [text for text in VALUES if not (is_time and text[-1].isdigit() and len(text) > 5)]
         found = both(spark, ddl, [f'{{"k": 1, "f": {text}}}' for text in values])
         for text, (ours, theirs) in zip(values, found, strict=True):

@@ -10,6 +10,7 @@ pub mod fetched;
 pub mod format;
 mod json;
 mod lenient;
+mod lenient_leaves;
 pub mod messages;
 mod numbers;
 mod rest;
