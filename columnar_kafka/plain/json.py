@@ -12,6 +12,7 @@ import pyarrow.json
 from columnar_kafka.columns.layouts import one_array
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.plain.base import DECODE_ERRORS, check_column_names
+from columnar_kafka.plain.core_rows import CoreRows
 from columnar_kafka.plain.lenient import Lenient
 from columnar_kafka.plain.lenient_rows import LenientRows
 
@@ -72,7 +73,7 @@ class Json:
             TypeError: with `fields`, it is no schema.
         """
         lenient = Lenient(unknown, misfit, coerce, rest_column, path)
-        self._lenient: LenientRows | None = None
+        self._lenient: CoreRows | None = None
         if fields is None and lenient != Lenient():
             raise ConfigError('Json has rules of what differs: they need fields="lenient"')
         if fields is not None:
@@ -80,8 +81,8 @@ class Json:
                 raise ConfigError(f'fields is {fields!r}: it must be "lenient", or be left out')
             if unknown == "grow":
                 raise ConfigError("unknown is 'grow': what is read grows no table")
-            self._lenient = LenientRows(schema, lenient)
-            schema = self._lenient.columns
+            rows = LenientRows(schema, lenient)
+            self._lenient, schema = CoreRows(rows), rows.columns
         arrow = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
         if arrow is not None:
             check_column_names(arrow)
@@ -103,7 +104,7 @@ class Json:
         if not values:
             return self._empty
         if self._lenient is not None:
-            return _kept(self._lenient, values)
+            return one_array(self._lenient.decode(values).to_struct_array())
         for value in values:
             if len(value) > _BRACKETS < value.count(b"[") + value.count(b"{"):
                 _check_nesting(value)
@@ -139,14 +140,6 @@ class Json:
             return self.decode_lines(Lines(pa.py_buffer(data), len(columns), *numbers))
         except DECODE_ERRORS:
             return None
-
-
-def _kept(rows: LenientRows, values: Sequence[bytes]) -> pa.Array:
-    """Return objects and their rests as structs."""
-    table, errors = rows.decode(values)
-    if errors:
-        raise ValueError(next(iter(errors.values())))
-    return one_array(table.to_struct_array())
 
 
 class Lines(NamedTuple):

@@ -8,8 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from drifting import Drifting, comparable, values_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import examples
 
-from columnar_kafka import ConfigError, RowError, SchemaError
+from columnar_kafka import ConfigError, RowError, SchemaError, native
 from columnar_kafka.plain import Json, Lenient, restored
 from columnar_kafka.plain.row_formats import ROW_FORMATS
 from columnar_kafka.testing import FakeKafka
@@ -34,14 +37,28 @@ def consumer(values: list[bytes | None]) -> Any:
     return made
 
 
-def test_values_are_decoded_as_they_land() -> None:
-    drifting = Drifting(random.Random(3))
-    values = [drifting.message().encode(errors="surrogatepass") for _ in range(200)]
+@settings(max_examples=examples(50))
+@given(st.integers(0, 2**64))
+def test_values_are_decoded_as_they_land(seed: int) -> None:
+    """Also by the native core."""
+    drifting = Drifting(random.Random(seed))
+    values = [drifting.message().encode(errors="surrogatepass") for _ in range(100)]
     landed, errors = ROW_FORMATS["json"].open(drifting.schema, lenient=Lenient()).decode(values)
     good = [value for index, value in enumerate(values) if index not in errors]
     array = Json(drifting.schema, fields="lenient").decode(good)
+    array.validate(full=True)
+    assert array.type == pa.struct(list(landed.schema))
     assert array.to_pylist() == landed.to_pylist()
-    assert len(good) > 100
+
+
+@pytest.mark.skipif(not native.enabled, reason="there is no core")
+def test_a_core_that_panics_leaves_values_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(_: Any) -> None:
+        raise RuntimeError("the core has panicked")
+
+    form = Json(SCHEMA, fields="lenient")
+    monkeypatch.setattr(native.core.PlainMessages, "of_values", panic, raising=True)
+    assert form.decode(VALUES).to_pylist()[1]["_rest"] == '{"n":"x","new":1.50}'
 
 
 def test_a_table_has_the_rest_and_a_tombstone_is_a_row_of_nulls() -> None:
