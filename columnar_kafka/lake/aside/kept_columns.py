@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["kept_columns", "own_columns", "row_columns", "table_columns"]
+__all__ = ["as_kept", "kept_columns", "own_columns", "row_columns", "table_columns"]
 
 
 def own_columns(rest_column: str | None) -> frozenset[str]:
@@ -57,11 +57,21 @@ def kept_columns(kept: str, leading: RecordSchema | None) -> RecordSchema:
     Raises:
         LakeError: it cannot be read.
     """
+    schema = _parsed(kept)
+    return schema if leading is None else led_by(schema, as_kept(leading, kept))
+
+
+def as_kept(columns: RecordSchema, kept: str) -> RecordSchema:
+    """Return a table's columns; which of them are JSON text is only in the schema that is kept.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    return replace(columns, json_texts=_parsed(kept).json_texts)
+
+
+def _parsed(kept: str) -> RecordSchema:
     try:
-        schema = from_kept(kept)
+        return from_kept(kept)
     except SchemaError as error:
         raise LakeError(f"{error.reason}: upgrade columnar-kafka") from error
-    if leading is None:
-        return schema
-    # Only what is kept says which of the table's texts are JSON.
-    return led_by(schema, replace(leading, json_texts=schema.json_texts))

@@ -11,11 +11,12 @@ import logging
 from collections.abc import Callable  # noqa: TC003 - fields of a dataclass are looked up
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from columnar_kafka.errors import LakeError, SchemaError, SegmentError
 from columnar_kafka.lake.aside.decoding import PlainDecoder, SchemaSource
 from columnar_kafka.lake.aside.kept_columns import (
+    as_kept,
     kept_columns,
     own_columns,
     row_columns,
@@ -74,7 +75,8 @@ class OfTable(SchemaSource):
                 f"{table}: there is no table yet that plain messages could have the columns of: "
                 "name a schema, or have it inferred"
             )
-        return leading
+        kept = table.kept_schema()
+        return leading if kept is None else as_kept(leading, kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +118,10 @@ class Infer(SchemaSource):
         own = own_columns(decoding.rest_column)
         inference = Inference(times=self.times, reserved=own, max_columns=most)
         passed_over = 0
-        segments: dict[int, SourceMessage] = {}  # the last one of each partition
+        segments: dict[Any, SourceMessage] = {}  # the last one of each partition
         for message in messages:
             if not message.is_plain:
-                segments[message.partition] = message
+                segments[message.topic, message.partition] = message
             elif message.value is not None:
                 passed_over += not inference.add_json(bytes(message.value), decoding.tokens)
         schemas = [] if leading is None else [leading]

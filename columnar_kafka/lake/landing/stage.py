@@ -206,6 +206,11 @@ class Stager:
             LakeError, OSError: as `stage`.
         """
         source = self._planner.source(messages)
+        if self._growth is not None and self._waiting.has_messages(source):
+            for index in range(len(messages)):  # together they tell more columns
+                self.add(messages.message(index))
+            self._land_run(source)
+            return
         core = self._core_for(source, messages)
         start = 0
         while start < len(messages):

@@ -15,7 +15,7 @@ from lakes import GENERATIONS, DirectoryLake, lake_at, targets
 from landed_alike import add_together
 
 from columnar_kafka import native
-from columnar_kafka.ingest import Decoding, Infer, Rules, audit, verify_topic
+from columnar_kafka.ingest import Decoding, Infer, OfTable, Rules, audit, verify_topic
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.lake.aside.set_aside import land_staged
 from columnar_kafka.lake.landing.stage import Stager
@@ -95,6 +95,14 @@ def test_a_table_grows_on(kafka: FakeKafka, lake: Any) -> None:
     assert [row.get("f0") for row in rows] == ["0", "1", "2"]
     assert [(row["f1"], row["f2"]) for row in rows] == [(None, None), (1, None), (None, 2)]
     assert rows[0]["_rest"] is None
+
+
+def test_the_tables_columns_are_json_texts_where_it_says_so(kafka: FakeKafka, lake: Any) -> None:
+    send(kafka, [{"n": 1, "v": [1, "x"]}])
+    assert grow(lake.table()) == 1
+    send(kafka, [{"n": 2, "v": ["y", 0.5], "w": 1}])
+    assert grow(lake.table(), OfTable()) == 1
+    assert [row["v"] for row in landed(lake)] == [["1", '"x"'], ['"y"', "0.5"]]
 
 
 def test_an_attempt_grows_once(kafka: FakeKafka, lake: Any) -> None:
