@@ -24,7 +24,7 @@ use std::fmt;
 pub use column::Order;
 pub use compression::Compression;
 pub use levels::Slots;
-pub use writer::Writer;
+pub use writer::{Least, Writer};
 
 use crate::values::leaf::Leaf;
 

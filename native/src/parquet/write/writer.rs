@@ -20,8 +20,27 @@ use crate::values::leaf::{Leaf, Values};
 const SAMPLE_ROWS: usize = 20_000;
 /// An encoding is chosen again when a file has so many times the values that it is from.
 const RELEARN: usize = 2;
-/// With fewer rows everything is `PLAIN`: what other encodings save is less than what they add.
-const FEW_ROWS: usize = 8;
+
+/// What columns and files have from which size on: with less it saves less than it adds.
+#[derive(Clone, Copy)]
+pub struct Least {
+    /// The bytes of a column chunk that is compressed.
+    pub compressed: usize,
+    /// The rows of a file with other encodings than `PLAIN`.
+    pub encoded: usize,
+    /// The rows of a file with statistics.
+    pub statistics: usize,
+}
+
+impl Least {
+    /// For files that nobody compresses. Compressing smaller column chunks takes half of the CPU of small
+    /// segments, and saves 5 % of their bytes.
+    pub const ALONE: Self = Self { compressed: 128, encoded: 8, statistics: 0 };
+    /// For files that are compressed once more, with what their chunks have in common. To compress so little
+    /// takes 5 µs, and wide rows have thousands of chunks. Statistics of so few rows would save a reader less
+    /// than they take.
+    pub const WITHIN_COMPRESSED: Self = Self { compressed: 1024, encoded: 64, statistics: 128 };
+}
 
 /// Writes the files of one topic. One thread at a time has it.
 pub struct Writer {
@@ -41,6 +60,7 @@ struct Columns {
     compressor: Compressor,
     chunk: Chunk,
     row_numbers: Vec<i32>,
+    least: Least,
 }
 
 /// What is to be done with one leaf of a file.
@@ -58,17 +78,18 @@ impl Writer {
         schema_elements: Vec<u8>,
         created_by: String,
         compression: Compression,
-        least_compressed: usize,
+        least: Least,
     ) -> Result<Self, Error> {
         let columns = Columns {
             choices: vec![Choice::DICTIONARY; plans.len()],
             learned: vec![0; plans.len()],
-            compressor: Compressor::new(compression, least_compressed)?,
+            compressor: Compressor::new(compression, least.compressed)?,
             chunk: Chunk::new(match compression {
                 Compression::None => Runs::Short,
                 _ => Runs::Long,
             }),
             row_numbers: Vec::new(),
+            least,
         };
         Ok(Self { plans, schema_elements, created_by, columns, file: Vec::new() })
     }
@@ -172,7 +193,7 @@ impl Columns {
     ) -> Result<ColumnChunk<'p>, Error> {
         let learned = &mut self.learned[task.leaf];
         let learns = span.values.len() >= RELEARN.saturating_mul(*learned);
-        if learns && task.rows.len() >= FEW_ROWS && !C::CANDIDATES.is_empty() {
+        if learns && task.rows.len() >= self.least.encoded && !C::CANDIDATES.is_empty() {
             let sample = slots.first(span, SAMPLE_ROWS);
             if !sample.values.is_empty() {
                 let values = column.slice(sample.values.start, sample.values.end);
@@ -193,9 +214,10 @@ impl Columns {
         span: &Span,
         file: &mut Vec<u8>,
     ) -> Result<ColumnChunk<'p>, Error> {
-        let is_few = span.slots.len() < FEW_ROWS;
+        let is_few = span.slots.len() < self.least.encoded;
         let choice = if is_few { Choice::PLAIN } else { self.choices[task.leaf] };
-        let order = if task.plan.statistics { task.plan.order } else { Order::Undefined };
+        let has_statistics = task.plan.statistics && task.rows.len() >= self.least.statistics;
+        let order = if has_statistics { task.plan.order } else { Order::Undefined };
         let bounds = self.chunk.encode(column, slots, span, choice, order)?;
         let nulls = (span.slots.len() - span.values.len()) as i64;
         Ok(ColumnChunk {
@@ -204,7 +226,7 @@ impl Columns {
             encoding: self.chunk.pages.encoding(),
             slots: span.slots.len() as i64,
             placed: self.chunk.pages.place(&mut self.compressor, choice.compresses, file)?,
-            statistics: task.plan.statistics.then_some(Statistics { nulls, bounds }),
+            statistics: has_statistics.then_some(Statistics { nulls, bounds }),
         })
     }
 }
