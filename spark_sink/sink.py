@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.ingest.topic_id import admin_client, generation
+from columnar_kafka.lake.aside.schema_source import log_guess
 from columnar_kafka.lake.aside.set_aside import discard_staged, land_staged
 from columnar_kafka.lake.formats import FORMATS
 from columnar_kafka.lake.landing.stage import stage
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["LakeSink"]
 
 _OPTIONS: Final = (
-    *("path", "checkpointLocation", "queryName", "table.source.isolation"),
+    *("path", "checkpointLocation", "queryName", "subscribe", "table.source.isolation"),
     *(lake_key(name) for name, _ in options_of(LakeOptions)),
 )
 _NEEDED: Final = ("value", "topic", "partition", "offset", "headers")
@@ -102,6 +104,7 @@ class LakeSink(DataSource):
         _check(schema, RANGE if ranges else MESSAGE, RANGE.names if ranges else _NEEDED)
         lake = lake_options(self.options)
         rules = lake.rules(_decoding(self.options, lake))
+        config = _client_config(self.options, schema, ranges=ranges)
         if rules.decoding is not None and not ranges:
             _check(schema, MESSAGE, _IN_ROWS)
         example = "lake.flights" if FORMATS[lake.format].has_catalog else "/lake/kafka"
@@ -110,8 +113,8 @@ class LakeSink(DataSource):
         return Settings(
             table=table,
             layout=lake.files(),
-            rules=rules,
-            config=_client_config(self.options, schema, ranges=ranges),
+            rules=rules.decided(table, partial(_sample, self.options, config)),
+            config=config,
             generation=lake.topic_generation,
             allow_gaps=lake.gap == "allow",
             ranges=ranges,
@@ -348,4 +351,15 @@ def _decoding(options: Mapping[str, str], lake: LakeOptions) -> Decoding | None:
     if lake.missing():
         opts.required(options, lake_key("plain_format"), "json")
         opts.required(options, lake_key("plain_schema"), '{"type": "record", …}')
-    return lake.decoding()
+    return lake.decoding(partial(log_guess, log=log_line))
+
+
+def _sample(
+    options: Mapping[str, str], config: Mapping[str, Any], count: int
+) -> Iterator[SourceMessage]:
+    """Yield the first messages of topics, which tell the schema of plain ones. In the driver."""
+    topics = opts.required(options, "subscribe", "flights")
+    opts.required(options, "kafka.bootstrap.servers", "localhost:9092")
+    sampling = import_module("columnar_kafka.ingest.sampling")  # only now is a client needed
+    for topic in topics.split(","):
+        yield from sampling.sampled_messages(config, topic.strip(), count)

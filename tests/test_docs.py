@@ -215,7 +215,9 @@ def test_the_options_of_landing_are_in_the_table_as_they_are() -> None:
     rows = [re.findall(r" ([^|]*) (?=\|)", line) for line in section.splitlines() if "`" in line]
     table = {row[0].strip("`"): row[1:] for row in rows if len(row) == 4}
     stated = dict(options_of(LakeOptions))
-    assert table.keys() - {"path", "table.source.isolation"} == set(map(documented, stated))
+    assert table.keys() - {"path", "subscribe", "table.source.isolation"} == set(
+        map(documented, stated)
+    )
     for name, option in stated.items():
         flag, values, text = table[documented(name)]
         formats = ", ".join(map(str.title, formats_with(name)))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import decimal
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
+from columnar_kafka.cli.guesses import show_fields
 from columnar_kafka.cli.options import ClientConfig, ClientKeys, read_client_config, takes
 from columnar_kafka.cli.outcome import failures
 from columnar_kafka.ingest.sampling import sampled_values
@@ -21,8 +18,6 @@ from columnar_kafka.schema.to_avro import to_avro
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from columnar_kafka.schema.inference import FieldReport
 
 __all__ = ["infer"]
 
@@ -66,11 +61,11 @@ def infer(
             config = read_client_config(bootstrap_servers, client_file, client)
             values = sampled_values(config, source, infer_messages)
         for value in values:
-            passed_over += not _add(inference, value)
+            passed_over += not inference.add_json(value)
         schema, reports = inference.result()
         avro = to_avro(schema)
     typer.echo(json.dumps(avro, indent=2))
-    _show(inference.rows, passed_over, reports)
+    show_fields(reports, inference.rows, passed_over)
 
 
 def _lines(source: str, count: int) -> Iterator[bytes]:
@@ -82,28 +77,3 @@ def _lines(source: str, count: int) -> Iterator[bytes]:
                 count -= 1
             if not count:
                 return
-
-
-def _add(inference: Inference, value: bytes) -> bool:
-    """Count a value that is a JSON object; return whether it is one."""
-    try:
-        inference.add(json.loads(value, parse_float=decimal.Decimal, parse_constant=_refuse))
-    except (ValueError, TypeError, RecursionError, decimal.InvalidOperation):
-        return False
-    return True
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")
-
-
-def _show(rows: int, passed_over: int, reports: list[FieldReport]) -> None:
-    console = Console(stderr=True, highlight=False)
-    table = Table("field", "column", "seen", "missing", "", box=box.SIMPLE_HEAD)
-    for report in reports:
-        seen = ", ".join(f"{count:,} {kind}" for kind, count in report.types.items())
-        note = "" if report.note == report.column else report.note
-        table.add_row(report.path, report.column or "none", seen, f"{report.missing:,}", note)
-    console.print(table)
-    others = f"; values that are not a JSON object: {passed_over:,}" if passed_over else ""
-    console.print(f"objects: {rows:,}{others}")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import typer
 
 from columnar_kafka import ConfigError
+from columnar_kafka.cli.guesses import show_guess
 from columnar_kafka.config import Hidden, HiddenText
 from columnar_kafka.ingest.oauth import named_oauth_cb
 from columnar_kafka.lake.formats import formats_with
-from columnar_kafka.lake.options import TableOptions, options_of
+from columnar_kafka.lake.options import SCHEMA_SOURCES, TableOptions, options_of
 from columnar_kafka.lake.tables.files import hide_password, refuse_password
 
 if sys.version_info >= (3, 11):
@@ -210,6 +211,9 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
     """Return an option of landing as typer takes it."""
     kind: Any = str if option.least is None else int
     stated: dict[str, Any] = {"help": option.help, "min": option.least}
+    names = []
+    if isinstance(default, bool):
+        kind, names = bool, [flag(name)]
     if option.choices:
         kind = Literal[option.choices]
     if option.is_place:
@@ -224,7 +228,9 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind if default is not None else kind | None, typer.Option(**stated)],
+        annotation=Annotated[
+            kind if default is not None else kind | None, typer.Option(*names, **stated)
+        ],
     )
 
 
@@ -289,8 +295,12 @@ def read_decoding(options: DecodingOptions) -> Decoding | None:
     if (path := options.plain_schema) is None:
         return None
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return replace(options, plain_schema=text).decoding()
+        options.lenient()
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    try:
+        text = path if path in SCHEMA_SOURCES else Path(path).read_text(encoding="utf-8")
+        return replace(options, plain_schema=text).decoding(show_guess)
     except (OSError, ValueError, ConfigError) as error:
         raise typer.BadParameter(f"{path}: {error}", param_hint="--plain-schema") from error
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.aside.dead_letters import DeadLetters
     from columnar_kafka.lake.aside.decoding import Decoding
     from columnar_kafka.lake.aside.rules import Rules
+    from columnar_kafka.lake.aside.schema_source import Infer, OfTable
     from columnar_kafka.lake.audit.audit import AuditReport
     from columnar_kafka.lake.formats import open_dead_letters, open_table, parse_rules
     from columnar_kafka.lake.landing.replay import replay
@@ -30,12 +31,14 @@ __all__ = [
     "Decoding",
     "FenceTable",
     "HealthServer",
+    "Infer",
     "IngestService",
     "IngestSettings",
     "IngestStats",
     "Ingestor",
     "Layout",
     "Mode",
+    "OfTable",
     "RepairResult",
     "Rules",
     "TableFences",
@@ -54,12 +57,14 @@ _MODULE_OF = {
     "Decoding": "columnar_kafka.lake.aside.decoding",
     "FenceTable": "columnar_kafka.ingest.fencing",
     "HealthServer": "columnar_kafka.ingest.health",
+    "Infer": "columnar_kafka.lake.aside.schema_source",
     "IngestService": "columnar_kafka.ingest.service",
     "IngestSettings": "columnar_kafka.ingest.settings",
     "IngestStats": "columnar_kafka.ingest.ingestor",
     "Ingestor": "columnar_kafka.ingest.ingestor",
     "Layout": "columnar_kafka.lake.plan",
     "Mode": "columnar_kafka.lake.plan",
+    "OfTable": "columnar_kafka.lake.aside.schema_source",
     "RepairResult": "columnar_kafka.lake.tables.bounds",
     "Rules": "columnar_kafka.lake.aside.rules",
     "TableFences": "columnar_kafka.ingest.fencing",

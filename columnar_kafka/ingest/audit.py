@@ -69,6 +69,8 @@ def verify_topic(
     if not fences:
         raise LakeError(f"{table} has nothing of topic {topic!r}")
     _check_generation(settings, topic, fences, topic_generation)
+    if decoding is not None:
+        decoding = decoding.decided(table)
     audit = TopicAudit(topic, table.landed_files(head), head.fences, decoding)
     letters = {} if dead_letters is None else dead_letters.taken({})
     with closing(StockConsumer(settings)) as consumer:

@@ -11,6 +11,7 @@ import logging
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,6 +22,7 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.ingest.group import GroupMember, cluster_key, is_rebalancing
 from columnar_kafka.ingest.reader import TopicReader
 from columnar_kafka.ingest.recreated_topic import TopicIdentity
+from columnar_kafka.ingest.sampling import sampled_messages
 from columnar_kafka.ingest.settings import SESSION, IngestSettings, landing_config
 from columnar_kafka.ingest.topic_id import admin_client
 from columnar_kafka.lake.aside.set_aside import land_staged
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
+    from columnar_kafka.lake.aside.decoding import Sample
     from columnar_kafka.lake.model import Fence, PlainMessages, SourceMessage
     from columnar_kafka.lake.tables.base import LakeTable
 
@@ -127,7 +130,8 @@ class Ingestor:
         self.topic = topic
         self._settings = settings or IngestSettings()
         self._settings.rules.check_apart(table)
-        self._landing = _Landing(topic, table, self._settings)
+        sample = partial(sampled_messages, self._config, topic)
+        self._landing = _Landing(topic, table, self._settings, sample)
         self._is_stopped = False
         self.has_ended = False  # whether `run` has, in whatever way; for any thread
 
@@ -240,13 +244,17 @@ class Ingestor:
 class _Landing:
     """Owns the files that are staged since the last commit, and commits them. For one thread."""
 
-    def __init__(self, topic: str, table: LakeTable, settings: IngestSettings) -> None:
+    def __init__(
+        self, topic: str, table: LakeTable, settings: IngestSettings, sample: Sample
+    ) -> None:
         self._landed = IngestStats()
         self.turned_at = time.monotonic()
         self.is_assigned = False
         self._topic = topic
         self._table = table
         self._settings = settings
+        self._sample = sample
+        self._rules = settings.rules
         self._reader: TopicReader
         self._identity: TopicIdentity
         self._stager: Stager | None = None  # None while nothing is staged
@@ -372,8 +380,9 @@ class _Landing:
                 generations={self._topic: self._identity.generation},
                 layout=self._settings.layout,
             )
-            rules = self._settings.rules
-            self._stager = Stager(table=self._table, planner=planner, rules=rules)
+            # Only now: an empty topic tells no schema, and need not.
+            self._rules = self._settings.rules.decided(self._table, self._sample)
+            self._stager = Stager(table=self._table, planner=planner, rules=self._rules)
             self._segments = self._nbytes = 0
             self._due_at = time.monotonic() + self._settings.roll_seconds
         return self._stager
@@ -389,7 +398,7 @@ class _Landing:
             self.discard()
             raise
         self._stager = None  # from here on the table decides what becomes of the files
-        result = land_staged(self._table, [staged], self._settings.rules)
+        result = land_staged(self._table, [staged], self._rules)
         self._has_failed = False
         self._reader.landed()
         self._landed = self._landed.plus(result, self._reader.newest_timestamp)

@@ -6,24 +6,32 @@ The commands take them by these names, as ``--dead-letters``, Spark's sink as
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import Hidden
+from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.decoding import Decoding
 from columnar_kafka.lake.aside.rules import Rules
+from columnar_kafka.lake.aside.schema_source import Infer, OfTable, log_guess
 from columnar_kafka.lake.formats import FORMATS, formats_with, open_table, parse_rules
 from columnar_kafka.lake.partition import STRADDLE
 from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.plain.lenient import MISFIT, UNKNOWN, Lenient
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
+from columnar_kafka.schema.json_schema import is_json_schema, read_json_schema
 from columnar_kafka.segment.verification import VERIFICATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from columnar_kafka.lake.aside.schema_source import Guess
     from columnar_kafka.lake.tables.base import LakeTable
 
 __all__ = [
+    "SCHEMA_SOURCES",
     "DecodingOptions",
     "LakeOptions",
     "LandingOptions",
@@ -34,6 +42,10 @@ __all__ = [
 
 _RULES: Final = Rules()
 _LAYOUT: Final = Layout()
+_LENIENT: Final = Lenient()
+_INFER: Final = Infer()
+SCHEMA_SOURCES: Final = ("infer", "table")
+"""What a schema may come from that is in no file."""
 
 
 class Option(NamedTuple):
@@ -104,31 +116,112 @@ class DecodingOptions:
         None, "Format of the values of plain messages that land as rows.", *ROW_FORMATS
     )
     plain_schema: str | None = _option(
-        None, "File with the Avro schema (JSON) of plain messages.", metavar="FILE"
+        None,
+        "File with the Avro schema or JSON Schema of plain messages. table: they have the table's "
+        "columns. infer: the schema kept with the table, or what the first messages tell.",
+        metavar="FILE|infer|table",
     )
     plain_schema_id: int | None = _option(
         None,
         f"Registry id of --plain-schema, for {WITH_IDS} values with Confluent's five-byte prefix.",
         least=0,
     )
+    infer_messages: int = _option(
+        _INFER.messages,
+        "How many messages of each partition tell the schema. (--plain-schema infer)",
+        least=1,
+    )
+    infer_times: bool = _option(
+        _INFER.times,
+        "Take texts for times if all are in ISO 8601. (--plain-schema infer)",
+    )
+    plain_fields: str = _option(
+        "exact",
+        "Whether JSON has exactly the fields of its schema, or may lack some and have others.",
+        *("exact", "lenient"),
+    )
+    plain_unknown: str = _option(
+        _LENIENT.unknown,
+        "What to do with a field that the schema does not have. grow: the table gets a column for "
+        "it. (lenient)",
+        *UNKNOWN,
+    )
+    plain_misfit: str = _option(
+        _LENIENT.misfit,
+        "What to do with a value that its column cannot hold. (lenient)",
+        *MISFIT,
+    )
+    plain_coerce: bool = _option(
+        _LENIENT.coerce,
+        "Take numbers and booleans in texts, and numbers as texts, where columns are. (lenient)",
+    )
+    plain_rest_column: str = _option(
+        _LENIENT.rest_column, "The column of what finds no other, as JSON text. (lenient)"
+    )
+    plain_path: str = _option(
+        _LENIENT.path,
+        "The JSON pointer to the object in a message that is the row, such as /payload. (lenient)",
+        metavar="POINTER",
+    )
+    plain_max_columns: int = _option(
+        _LENIENT.max_columns,
+        "How many columns the table may grow to. (lenient, --plain-unknown grow)",
+        least=1,
+    )
 
     def missing(self) -> str:
         """Return the option that decoding lacks; nothing if it lacks none, or there are none."""
         if self.plain_format and self.plain_schema:
             return ""
-        if (self.plain_format, self.plain_schema, self.plain_schema_id) == (None, None, None):
+        decoding = [name for name, _ in options_of(DecodingOptions)]
+        if all(getattr(self, name) == getattr(DecodingOptions(), name) for name in decoding):
             return ""
         return "plain_schema" if self.plain_format else "plain_format"
 
-    def decoding(self) -> Decoding | None:
+    def decoding(self, told: Callable[[Guess], None] = log_guess) -> Decoding | None:
         """Return how plain messages become rows, by the text of a schema; None if no option says.
 
+        A schema that is guessed will be `told`.
+
         Raises:
-            ConfigError: as `Decoding`.
+            ConfigError: as `Decoding` and `lenient`, or an option is only for a schema to guess.
         """
         if self.plain_format is None:
             return None
-        return Decoding(self.plain_format, self.plain_schema, self.plain_schema_id)
+        schema = self._schema(told)
+        return Decoding(self.plain_format, schema, self.plain_schema_id, self.lenient())
+
+    def _schema(self, told: Callable[[Guess], None]) -> Any:
+        infer = Infer(messages=self.infer_messages, times=self.infer_times, told=told)
+        if self.plain_schema == "infer":
+            return infer
+        if infer != Infer(told=told):
+            name = "infer-times" if self.infer_times else "infer-messages"
+            raise ConfigError(f"{name} is set: it needs plain-schema to be infer")
+        if self.plain_schema == "table":
+            return OfTable()
+        with suppress(ValueError):  # of which `Decoding` says more
+            if is_json_schema(parsed := json.loads(self.plain_schema or "")):
+                try:
+                    return read_json_schema(parsed)
+                except SchemaError as error:
+                    raise ConfigError(f"the schema of plain messages: {error}") from error
+        return self.plain_schema
+
+    def lenient(self) -> Lenient | None:
+        """Return what becomes of objects that differ from the schema; None if they are refused.
+
+        Raises:
+            ConfigError: as `Lenient`, or an option is only for objects that may differ.
+        """
+        given = {member.name: getattr(self, f"plain_{member.name}") for member in fields(Lenient)}
+        if self.plain_fields == "lenient":
+            return Lenient(**given)
+        for name, value in given.items():
+            if value != getattr(_LENIENT, name):
+                option = f"plain-{name.replace('_', '-')}"
+                raise ConfigError(f"{option} is {value!r}: it needs plain-fields to be lenient")
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,8 @@
 Those of consumers are classes. Those that land as rows of a table have names, in `row_formats`.
 
 >>> from columnar_kafka.plain import Avro, Ipc, Json
+
+`restored` makes the objects again of which rows were made.
 """
 
 from importlib import import_module
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
     from columnar_kafka.plain.base import Format, TableFormat
     from columnar_kafka.plain.ipc import Ipc
     from columnar_kafka.plain.json import Json
+    from columnar_kafka.plain.lenient import Lenient
+    from columnar_kafka.plain.restoring import restored
 
-__all__ = ["Avro", "Format", "Ipc", "Json", "TableFormat"]
+__all__ = ["Avro", "Format", "Ipc", "Json", "Lenient", "TableFormat", "restored"]
 
 # Few landings decode plain messages, and those need other modules.
 _MODULE_OF = {
@@ -22,7 +26,9 @@ _MODULE_OF = {
     "Format": "columnar_kafka.plain.base",
     "Ipc": "columnar_kafka.plain.ipc",
     "Json": "columnar_kafka.plain.json",
+    "Lenient": "columnar_kafka.plain.lenient",
     "TableFormat": "columnar_kafka.plain.base",
+    "restored": "columnar_kafka.plain.restoring",
 }
 
 

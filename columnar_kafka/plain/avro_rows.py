@@ -12,6 +12,7 @@ from columnar_kafka.columns.range_checks import has_time_out_of_day
 from columnar_kafka.plain.avro import Avro
 from columnar_kafka.plain.base import DECODE_ERRORS
 from columnar_kafka.plain.rows import PlainRows
+from columnar_kafka.schema import RecordSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ class AvroRows(PlainRows):
     """Avro datums of the schema that wrote them, as in `Avro`; each of them is a row."""
 
     def __init__(self, schema: Any, schema_id: int | None = None) -> None:
-        super().__init__(schema)
+        super().__init__(RecordSchema.parse(schema))
         self._values = Avro(schema, schema_id=schema_id)
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:

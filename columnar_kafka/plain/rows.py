@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka.columns import kafka_column
+from columnar_kafka.columns.from_rows.rows_to_columns import CHUNK_ROWS, RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
-from columnar_kafka.schema import RecordSchema, fingerprint
+from columnar_kafka.errors import RowError
+from columnar_kafka.schema import fingerprint
 from columnar_kafka.segment.encoder import check_can_be_written
 from columnar_kafka.segment.native_encoder import native_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from columnar_kafka.columns.from_rows.rows_to_columns import RowValues
     from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.native import _core as core
+    from columnar_kafka.schema import RecordSchema
 
-__all__ = ["PlainRows"]
+__all__ = ["PlainRows", "RowsOneByOne"]
 
 _MEMBERS: Final = ("id", "key", "timestamp", "headers")
 
@@ -31,19 +35,14 @@ class PlainRows(ABC):
     of a producer's segments. For one thread.
     """
 
-    def __init__(self, schema: Any, schema_id: int | None = None) -> None:
-        """Decode values with a schema as `Producer.set_schema` takes it.
-
-        Args:
-            schema: see `RowFormat.takes_arrow`.
-            schema_id: the registry's id of the schema, if the values begin with one.
+    def __init__(self, records: RecordSchema) -> None:
+        """Decode values with the columns of `records`.
 
         Raises:
             SchemaError: a field cannot be used; says which and why.
-            TypeError: it is no schema.
         """
-        self.records = RecordSchema.parse(schema)
-        self.columns = self.records.arrow
+        self.records = records
+        self.columns = records.arrow
         kafka = KafkaColumn(_MEMBERS)
         assert kafka.field is not None
         self._kafka = kafka.field
@@ -70,11 +69,15 @@ class PlainRows(ABC):
         """
         return self.native_format(), native_encoder(self.schema, KafkaColumn(_MEMBERS), "zstd")
 
-    def row(self, value: bytes) -> tuple[Any, ...] | None:
+    def row(self, value: bytes) -> RowValues | None:
         """Return the row of a value as the native core takes it.
 
         None: it is wrong, or nothing has it in that form. `decode` tells.
         """
+        return None
+
+    def restored(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the object of which a row was made; None if equal ones make equal rows."""
         return None
 
     def with_kafka(
@@ -97,3 +100,40 @@ class PlainRows(ABC):
         ]
         column = pa.StructArray.from_arrays(members, fields=list(self._kafka.type))
         return table.append_column(self._kafka, column)
+
+
+class RowsOneByOne(PlainRows):
+    """Rows of values each of which is read for itself, as `Producer.produce` takes a row."""
+
+    def __init__(self, records: RecordSchema) -> None:
+        super().__init__(records)
+        self.rows = RowColumns(records)
+
+    @abstractmethod
+    def taken(self, value: bytes) -> RowValues:
+        """Return the row of a value, as `RowColumns.take` returns it. Raises RowError."""
+
+    def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
+        """See `PlainRows.decode`."""
+        errors: dict[int, str] = {}
+        batches = []
+        for first in range(0, len(values), CHUNK_ROWS):
+            rows, numbers = [], []
+            for number, value in enumerate(values[first : first + CHUNK_ROWS], first):
+                try:
+                    rows.append(self.taken(value))
+                    numbers.append(number)
+                except RowError as error:
+                    errors[number] = error.reason
+            converted = self.rows.convert(rows)
+            for index, rejected in converted.rejected.items():
+                errors[numbers[index]] = rejected.error.reason
+            batches.append(converted.batch)
+        return pa.Table.from_batches(batches, self.rows.schema), errors
+
+    def row(self, value: bytes) -> RowValues | None:
+        """See `PlainRows.row`."""
+        try:
+            return self.rows.builtin(self.taken(value))
+        except RowError:
+            return None

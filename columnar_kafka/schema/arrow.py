@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -12,7 +12,10 @@ from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.schema.type_families import NESTED, family
 
-__all__ = ["KAFKA_COLUMN", "MAX_NESTING", "is_kafka_member", "normalise"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["KAFKA_COLUMN", "MAX_NESTING", "is_kafka_member", "json_texts", "normalise"]
 
 KAFKA_COLUMN: Final = "_kafka"
 MAX_NESTING: Final = 100
@@ -56,6 +59,27 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, metadata=user_metadata(schema.metadata))
 
 
+def json_texts(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of fields of JSON text, as Arrow has them, among some that can be stored."""
+    for field in fields:
+        yield from _json_texts(field.type, f"{prefix}{field.name}")
+
+
+def _json_texts(arrow: pa.DataType, path: str) -> Iterator[str]:
+    if _is_json_text(arrow):
+        yield path
+    elif pa.types.is_map(arrow):
+        yield from _json_texts(arrow.item_type, f"{path}.value")
+    elif pa.types.is_struct(arrow):
+        yield from json_texts(arrow, f"{path}.")
+    elif pa.types.is_nested(arrow):
+        yield from _json_texts(arrow.value_type, f"{path}.item")
+
+
+def _is_json_text(arrow: pa.DataType) -> bool:
+    return isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == "arrow.json"
+
+
 def _field(field: pa.Field, path: str, depth: int) -> pa.Field:
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != _FIELD_ID}
     return pa.field(field.name, _type(field.type, path, depth), field.nullable, metadata or None)
@@ -82,6 +106,7 @@ def _type(  # noqa: PLR0911 - one return for each family
             f"field {path.partition('.')[0]!r} is nested deeper than the {MAX_NESTING} levels of a "
             "Parquet file, of which a list or a map takes two"
         )
+    arrow = arrow.storage_type if _is_json_text(arrow) else arrow
     arrow = _LAYOUTS.get(arrow, arrow)
     _check_time(arrow, path)
     _check_size(arrow, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -13,10 +14,10 @@ from columnar_kafka.errors import SchemaError
 from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.arrow import MAX_NESTING
 from columnar_kafka.schema.avro_default import is_decimal, read_default
-from columnar_kafka.schema.avro_names import RECORDS, check_names, inlined, one_record
+from columnar_kafka.schema.avro_names import ARROW, RECORDS, check_names, inlined, one_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["AvroSchema", "Symbols", "read", "record_of_list"]
 
@@ -30,6 +31,7 @@ class AvroSchema(NamedTuple):
     defaults: Mapping[str, Any]
     symbols: Symbols
     uuids: frozenset[str]
+    json_texts: frozenset[str]
 
 
 _PRIMITIVES: Final = {
@@ -65,30 +67,39 @@ _DECIMAL256: Final = 76
 _FIXED: Final = 1 << 31
 
 
-def read(schema: str | Mapping[str, Any] | list[Any]) -> AvroSchema:
+def read(schema: str | Mapping[str, Any] | list[Any], *, is_kept: bool = False) -> AvroSchema:
     """Read the Avro schema of a topic's records.
+
+    One that `is_kept` may have any names, and types that Avro does not have: see `to_avro`.
 
     Raises:
         SchemaError: a field cannot be used; says which and why.
     """
-    reader = _Reader()
+    reader = _Reader(_kept_type if is_kept else lambda _: None)
     try:
-        record = _record_of(_expand(schema))
+        record = _record_of(_expand(schema, any_names=is_kept))
         arrow = pa.schema(list(reader.record(record, "")))
     except RecursionError as error:
         raise SchemaError(
             f"the Avro schema is nested deeper than the {MAX_NESTING} levels of a Parquet file"
         ) from error
-    return AvroSchema(arrow, reader.defaults, reader.symbols, frozenset(reader.uuids))
+    return AvroSchema(
+        arrow,
+        reader.defaults,
+        reader.symbols,
+        frozenset(reader.uuids),
+        frozenset(reader.json_texts),
+    )
 
 
-def _expand(schema: str | Mapping[str, Any] | list[Any]) -> Any:
+def _expand(schema: str | Mapping[str, Any] | list[Any], *, any_names: bool) -> Any:
     """Return the schema with every name replaced by the type that it stands for."""
     try:
         loaded = json.loads(schema) if isinstance(schema, str) else schema
     except json.JSONDecodeError as error:
         raise SchemaError(f"the Avro schema is not JSON: {error}") from error
-    check_names(loaded)
+    if not any_names:
+        check_names(loaded)
     return _parsed(dict(loaded) if isinstance(loaded, Mapping) else loaded, expand=True)
 
 
@@ -136,11 +147,13 @@ def _record_of(expanded: Any) -> Mapping[str, Any]:
 class _Reader:
     """Turns one expanded Avro schema into Arrow types; collects by path what those cannot say."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_type: Callable[[Mapping[str, Any]], pa.DataType | None]) -> None:
+        self._kept_type = kept_type
         self._open: list[str] = []
         self.defaults: dict[str, Any] = {}
         self.symbols: dict[str, frozenset[str]] = {}
         self.uuids: set[str] = set()
+        self.json_texts: set[str] = set()
 
     def record(self, avro: Mapping[str, Any], path: str) -> pa.StructType:
         self._open.append(avro["name"])
@@ -204,11 +217,22 @@ class _Reader:
     def _plain(self, avro: Mapping[str, Any], name: str, path: str) -> pa.DataType:
         if _is_uuid(avro):
             self.uuids.add(path)
+        if name == "string" and avro.get("logicalType") == "json":
+            self.json_texts.add(path)
+        if (kept := self._kept_type(avro)) is not None:
+            return kept
         if is_decimal(avro):
             return _decimal(avro["precision"], avro.get("scale") or 0, path)
         if name == "fixed":
             return _fixed(avro["size"], path)
         return _LOGICAL.get((name, str(avro.get("logicalType"))), _PRIMITIVES[name])
+
+
+def _kept_type(avro: Mapping[str, Any]) -> pa.DataType | None:
+    """Return a type that Avro does not have; None if it has it."""
+    if ARROW not in avro:
+        return None
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(avro[ARROW]))).field(0).type
 
 
 def _is_uuid(avro: Mapping[str, Any]) -> bool:

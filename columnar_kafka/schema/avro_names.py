@@ -11,7 +11,10 @@ from columnar_kafka.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RECORDS", "check_names", "inlined", "is_avro_name", "one_record"]
+__all__ = ["ARROW", "RECORDS", "check_names", "inlined", "is_avro_name", "one_record"]
+
+ARROW: Final = "arrow"
+"""The attribute of a type that Avro does not have: that type, as Arrow serializes it."""
 
 RECORDS: Final = ("record", "error")
 _NAMED: Final = (*RECORDS, "enum", "fixed")

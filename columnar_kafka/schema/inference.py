@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,6 +13,7 @@ from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.arrow import KAFKA_COLUMN
 from columnar_kafka.schema.avro_names import is_avro_name
 from columnar_kafka.schema.observed_values import JSON_TEXT, ObservedValues
+from columnar_kafka.schema.record_schema import RecordSchema
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
@@ -51,7 +54,12 @@ class Inference:
     """
 
     def __init__(
-        self, *, times: bool = False, avro_names: bool = False, max_columns: int = MAX_COLUMNS
+        self,
+        *,
+        times: bool = False,
+        avro_names: bool = False,
+        max_columns: int = MAX_COLUMNS,
+        reserved: Iterable[str] = (),
     ) -> None:
         """Begin without objects.
 
@@ -59,12 +67,20 @@ class Inference:
             times: texts that are all times in ISO 8601 make a column of times.
             avro_names: a field whose name Avro's specification forbids has no column.
             max_columns: the most columns, those inside others included; the first seen have them.
+            reserved: names that no field outside of others has a column by.
         """
         self._root = ObservedValues(times=times)
         self._avro_names = avro_names
         self._max_columns = max_columns
+        self._reserved = frozenset(map(str.casefold, reserved))
         self._left = max_columns
         self._reports: list[FieldReport] = []
+        self._json_texts: set[str] = set()
+
+    @property
+    def reports(self) -> list[FieldReport]:
+        """What was seen of each field, as `result` found it."""
+        return self._reports
 
     @property
     def rows(self) -> int:
@@ -81,17 +97,29 @@ class Inference:
             raise TypeError(f"a row is a JSON object, not {type(row).__name__}")
         self._root.add(row)
 
-    def result(self) -> tuple[pa.Schema, list[FieldReport]]:
+    def add_json(self, text: bytes | str, path: Iterable[str] = ()) -> bool:
+        """Count an object in JSON, or the one below these names in it, and say if there is one."""
+        try:
+            row = json.loads(text, parse_float=decimal.Decimal, parse_constant=_refuse)
+            for name in path:
+                row = row[name]
+            self.add(row)
+        except (ValueError, TypeError, KeyError, RecursionError, decimal.InvalidOperation):
+            return False
+        return True
+
+    def result(self) -> tuple[RecordSchema, list[FieldReport]]:
         """Return the schema, and what was seen of each field.
 
         Raises:
             SchemaError: nothing was seen that makes a column.
         """
-        self._left, self._reports = self._max_columns, []
+        self._left, self._reports, self._json_texts = self._max_columns, [], set()
         fields = list(self._fields(self._root, ""))
         if not fields:
             raise SchemaError(f"{self.rows} rows have no field of a known type")
-        return pa.schema(fields), self._reports
+        texts = frozenset(self._json_texts)
+        return RecordSchema(pa.schema(fields), json_texts=texts), self._reports
 
     def _fields(self, record: ObservedValues, prefix: str) -> Iterator[pa.Field]:
         taken: set[str] = set()
@@ -109,6 +137,8 @@ class Inference:
             return "its name is not one that every table can have"
         if is_top and f"{name.casefold()}.".startswith(f"{KAFKA_COLUMN}."):
             return "its name is one of this package's own"
+        if is_top and name.casefold() in self._reserved:
+            return "its name is one that the table has for something else"
         if self._avro_names and not is_avro_name(name):
             return "its name is not one that Avro allows"
         if name.casefold() in taken:
@@ -145,7 +175,13 @@ class Inference:
         if not self._left:
             return None, f"there are {self._max_columns} columns before it"
         self._left -= 1
-        return (pa.string(), JSON_TEXT) if kind == JSON_TEXT else (kind, "")
+        if is_text := kind == JSON_TEXT:
+            self._json_texts.add(path)
+        return (pa.string(), JSON_TEXT) if is_text else (kind, "")
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def _shown(arrow: pa.DataType | None, note: str) -> str:
@@ -181,4 +217,4 @@ def schema_of(rows: Iterable[Mapping[str, Any]], *, times: bool = False) -> pa.S
     inference = Inference(times=times)
     for row in rows:
         inference.add(row)
-    return inference.result()[0]
+    return inference.result()[0].arrow

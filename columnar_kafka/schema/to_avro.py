@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import base64
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.avro_names import ARROW
 from columnar_kafka.schema.type_families import family
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from columnar_kafka.schema.record_schema import RecordSchema
 
 __all__ = ["to_avro"]
 
@@ -28,41 +35,62 @@ _PLAIN: Final[dict[pa.DataType, Any]] = {
         for zone, kind in (("UTC", ""), (None, "local-"))
     },
 }
+_JSON_TEXT: Final = {"type": "string", "logicalType": "json"}
 
 
-def to_avro(schema: pa.Schema, name: str = "Row") -> dict[str, Any]:
+def to_avro(schema: RecordSchema, name: str = "Row", *, any_type: bool = False) -> dict[str, Any]:
     """Return the Avro record `name` of a topic's columns; what may be null is so by default.
+
+    The schema's other defaults, its enums and UUIDs are left out. With `any_type` a type that Avro
+    does not have is written as Arrow serializes it, which `avro` reads of a schema that is kept.
 
     Raises:
         SchemaError: Avro has no type for a column; says which.
     """
-    return {"type": "record", "name": name, "fields": [_field(field, name) for field in schema]}
+    writer = _Writer(schema.json_texts, any_type=any_type)
+    fields = [writer.field(field, name, "") for field in schema.arrow]
+    return {"type": "record", "name": name, "fields": fields}
 
 
-def _field(field: pa.Field, record: str) -> dict[str, Any]:
-    """Return a field of a record, which has a name of its own: no two paths have the same."""
-    avro = {"name": field.name, "type": _nullable(field, f"{record}.{field.name}")}
-    return {**avro, "default": None} if field.nullable else avro
+class _Writer:
+    """Writes one schema, of which these paths are JSON texts."""
 
+    def __init__(self, texts: Collection[str], *, any_type: bool) -> None:
+        self._texts = texts
+        self._any_type = any_type
 
-def _nullable(field: pa.Field, path: str) -> Any:
-    avro = _type(field.type, path)
-    return ["null", avro] if field.nullable else avro
+    def field(self, field: pa.Field, record: str, prefix: str) -> dict[str, Any]:
+        """Return a field of a record, which has a name of its own: no two paths have the same."""
+        name, path = f"{record}.{field.name}", f"{prefix}{field.name}"
+        avro = {"name": field.name, "type": self._nullable(field, name, path)}
+        return {**avro, "default": None} if field.nullable else avro
 
+    def _nullable(self, field: pa.Field, name: str, path: str) -> Any:
+        avro = _JSON_TEXT if path in self._texts else self._type(field.type, name, path)
+        return ["null", avro] if field.nullable else avro
 
-def _type(arrow: pa.DataType, path: str) -> Any:
-    kind = family(arrow)
-    if kind == "struct":
-        namespace, _, name = path.rpartition(".")
-        fields = [_field(field, path) for field in arrow]
-        return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
-    if kind == "list" and not pa.types.is_fixed_size_list(arrow):
-        return {"type": "array", "items": _nullable(arrow.value_field, path)}
-    if kind == "map" and pa.types.is_string(arrow.key_type):
-        return {"type": "map", "values": _nullable(arrow.item_field, path)}
-    if kind == "decimal":
-        digits = {"precision": arrow.precision, "scale": arrow.scale}
-        return {"type": "bytes", "logicalType": "decimal", **digits}
-    if arrow not in _PLAIN:
-        raise SchemaError(f"field {path.partition('.')[2]!r} is {arrow}, which Avro does not have")
-    return _PLAIN[arrow]
+    def _type(self, arrow: pa.DataType, name: str, path: str) -> Any:
+        kind = family(arrow)
+        if kind == "struct":
+            namespace, _, last = name.rpartition(".")
+            fields = [self.field(field, name, f"{path}.") for field in arrow]
+            return {"type": "record", "name": last, "namespace": namespace, "fields": fields}
+        if pa.types.is_list(arrow):
+            return {
+                "type": "array",
+                "items": self._nullable(arrow.value_field, name, f"{path}.item"),
+            }
+        if kind == "map" and pa.types.is_string(arrow.key_type):
+            return {
+                "type": "map",
+                "values": self._nullable(arrow.item_field, name, f"{path}.value"),
+            }
+        if kind == "decimal":
+            digits = {"precision": arrow.precision, "scale": arrow.scale}
+            return {"type": "bytes", "logicalType": "decimal", **digits}
+        if arrow in _PLAIN:
+            return _PLAIN[arrow]
+        if self._any_type:
+            serialized = pa.schema([("", arrow)]).serialize()
+            return {"type": "bytes", ARROW: base64.b64encode(serialized).decode()}
+        raise SchemaError(f"field {path!r} is {arrow}, which Avro does not have")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lake_key", "lake_options"]
 
+_BOOLEANS: Final = {"true": True, "false": False}
 _TERM: Final = re.compile(r"[^,()]+(?:\([^()]*\))?")
 
 
@@ -64,6 +65,10 @@ def _parsed(key: str, text: str, option: Option, default: Any) -> Any:
         return int(text)
     if option.choices and text not in option.choices:
         raise ConfigError(f'option "{key}" is {text!r}: it must be {" or ".join(option.choices)}')
+    if isinstance(default, bool):
+        if text not in _BOOLEANS:
+            raise ConfigError(f'option "{key}" is {text!r}: it must be {" or ".join(_BOOLEANS)}')
+        return _BOOLEANS[text]
     if isinstance(default, tuple):
         return tuple(_TERM.findall(text))
     return hide_password(text) if option.is_place else text

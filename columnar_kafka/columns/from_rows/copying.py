@@ -148,10 +148,7 @@ def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     copy_item = element(arrow.value_field, f"{path}.item", schema)
 
     def copy(value: Any) -> tuple[Any, int]:
-        # An iterator would be exhausted if the record had to be produced again.
-        if isinstance(value, str | bytes | bytearray | Mapping | Iterator) or not isinstance(
-            value, Iterable
-        ):
+        if type(value) is not list and not _is_list(value):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a list")
         values, nbytes = [], _VALUE_BYTES
         for original in value:
@@ -161,6 +158,13 @@ def _list(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
         return values, nbytes
 
     return copy
+
+
+def _is_list(value: Any) -> bool:
+    # An iterator would be exhausted if the record had to be produced again.
+    return isinstance(value, Iterable) and not isinstance(
+        value, str | bytes | bytearray | Mapping | Iterator
+    )
 
 
 def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
@@ -182,7 +186,7 @@ def _map(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
         return len(set(values))
 
     def copy(value: Any) -> tuple[Any, int]:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise RowError(f"field {path!r} is {show(value)}; its schema wants a dict")
         keys, items, nbytes = [], [], _VALUE_BYTES
         for original_key, original in value.items():

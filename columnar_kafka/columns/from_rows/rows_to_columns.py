@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["CHUNK_ROWS", "Converted", "RejectedRow", "RowColumns", "RowColumnsBuilder"]
+__all__ = ["CHUNK_ROWS", "Converted", "RejectedRow", "RowColumns", "RowColumnsBuilder", "RowValues"]
 
 CHUNK_ROWS: Final = 1024
 """Rows converted at a time: enough for Arrow's speed, few enough to find a bad row early."""

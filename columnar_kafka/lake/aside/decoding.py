@@ -8,25 +8,42 @@ in that block. So a message that is read again makes the same row, and an audit 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from columnar_kafka.errors import ConfigError, SchemaError
+from columnar_kafka.lake.aside.kept_columns import kept_columns
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
+from columnar_kafka.lake.model import SourceMessage
+from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
+from columnar_kafka.schema import RecordSchema
+from columnar_kafka.schema.leading import led_by
 from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from columnar_kafka.lake.model import SourceMessage
+    from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.native import _core as core
+    from columnar_kafka.plain.lenient import Lenient
 
-__all__ = ["BLOCK", "PLAIN_ID", "DecodedMessages", "Decoding", "PlainDecoder"]
+__all__ = [
+    "BLOCK",
+    "PLAIN_ID",
+    "DecodedMessages",
+    "Decoding",
+    "PlainDecoder",
+    "Sample",
+    "SchemaSource",
+]
 
 BLOCK: Final = 1 << 16
 """The offsets that share a name in ``_kafka.segment``; an audit decodes so many together."""
@@ -35,13 +52,26 @@ PLAIN_ID: Final = "plain-"
 _NO_TIME: Final = -1  # as Kafka says it
 
 
+Sample: TypeAlias = Callable[[int], Iterable[SourceMessage]]
+
+
+class SchemaSource(ABC):
+    """What a schema comes from that nobody has written."""
+
+    @abstractmethod
+    def decide(self, decoding: Decoding, table: LakeTable, sample: Sample | None) -> RecordSchema:
+        """Return the schema; see `Decoding.decided`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How plain messages become rows of the table: their format and their schema. Picklable.
 
     `format` is one of `ROW_FORMATS`. `schema` is what `Producer.set_schema` takes: an Avro schema,
-    or, for ``json`` only, a `pyarrow.Schema`. `schema_id` is for Avro values that begin with
-    Confluent's five bytes: the registry's id of the schema, which all of them must have.
+    or, for ``json`` only, a `pyarrow.Schema`, or what it comes from once there is a table (see
+    `decided`). `schema_id` is for Avro values that begin with Confluent's five bytes: the
+    registry's id of the schema, which all of them must have. `lenient` is for ``json`` only: what
+    becomes of messages that differ from the schema; None if they are refused.
 
     Raises:
         ConfigError: the format does not exist, or a field of the schema cannot be used.
@@ -50,6 +80,40 @@ class Decoding:
     format: str
     schema: Any
     schema_id: int | None = None
+    lenient: Lenient | None = None
+
+    @property
+    def rest_column(self) -> str | None:
+        """The name of the column of what finds no other; None if there is no such column."""
+        lenient = self.lenient
+        return lenient.rest_column if lenient is not None and lenient.has_rest else None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the table gets columns for fields that it lacks."""
+        return self.lenient is not None and self.lenient.unknown == "grow"
+
+    @property
+    def tokens(self) -> list[str]:
+        """The names that lead to a row in its message."""
+        return [] if self.lenient is None else tokens_of(self.lenient.path)
+
+    def decided(self, table: LakeTable, sample: Sample | None = None) -> Decoding:
+        """Return how messages become rows of a table, by a schema that is known. May block.
+
+        `sample` returns the first messages of each partition, at most so many.
+
+        Raises:
+            LakeError: the source of the schema has none, or the table cannot be read or changed.
+            ConfigError: its schema cannot be used.
+        """
+        decided = self
+        if isinstance(self.schema, SchemaSource):
+            decided = replace(self, schema=self.schema.decide(self, table, sample))
+        if decided.grows and (kept := table.kept_schema()) is not None:
+            schema = RecordSchema.parse(decided.schema)
+            decided = replace(decided, schema=led_by(kept_columns(kept, None), schema))
+        return decided
 
     def __post_init__(self) -> None:
         if self.format not in ROW_FORMATS:
@@ -60,12 +124,20 @@ class Decoding:
         form = ROW_FORMATS[self.format]
         if not form.has_ids and self.schema_id is not None:
             raise ConfigError(f"a schema id is for plain messages in {WITH_IDS}: leave it out")
-        if not form.takes_arrow and isinstance(self.schema, pa.Schema):
+        other = pa.Schema, RecordSchema, SchemaSource
+        if not form.takes_arrow and isinstance(self.schema, other):
             raise ConfigError(
                 f"plain messages in {form.title} need the {form.title} schema that wrote them"
             )
+        if self.lenient is not None and form.lenient is None:
+            raise ConfigError(
+                f"plain messages in {form.title} cannot differ from the schema that wrote them: "
+                "leave lenient out"
+            )
         if not 0 <= (self.schema_id or 0) < 1 << 32:
             raise ConfigError(f"the schema id is {self.schema_id}: it must have 32 bits")
+        if isinstance(self.schema, SchemaSource):
+            return
         try:
             PlainDecoder(self)
         except (SchemaError, TypeError) as error:
@@ -84,7 +156,9 @@ class PlainDecoder:
 
     def __init__(self, decoding: Decoding) -> None:
         """Decode by the format and the schema of `decoding`. Raises SchemaError, TypeError."""
-        self._rows = ROW_FORMATS[decoding.format].open(decoding.schema, decoding.schema_id)
+        self._rows = ROW_FORMATS[decoding.format].open(
+            decoding.schema, decoding.schema_id, decoding.lenient
+        )
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
         # Header of the previous message, reused. The planner ignores its times.
@@ -98,6 +172,17 @@ class PlainDecoder:
         if self._header.segment != name:
             self._header = self._header._replace(segment=name)
         return self._header
+
+    def same_values(self, one: pa.Table, other: pa.Table) -> bool:
+        """Return whether two tables of one row are of equal messages, as JSON has values.
+
+        A table that has grown may have in a column what a row has in its rest, and numbers that are
+        equal count as equal.
+        """
+        first, second = (self._rows.restored(table.to_pylist()[0]) for table in (one, other))
+        if first is None or one["_kafka"] != other["_kafka"]:
+            return False
+        return bool(_with_decimals(first) == _with_decimals(second))
 
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""
@@ -138,6 +223,15 @@ class PlainDecoder:
             # Kafka does not tell no headers from an empty list of them.
             headers=[headers_in_bytes(message) or None for message in messages],
         )
+
+
+def _with_decimals(value: Any) -> Any:
+    """Return a value of JSON with its numbers as they are compared: 7.0 is 7, and 0.1 is exact."""
+    if isinstance(value, dict):
+        return {name: _with_decimals(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_decimals(item) for item in value]
+    return Decimal(repr(value)) if type(value) in (float, int) else value
 
 
 @lru_cache(maxsize=1024)

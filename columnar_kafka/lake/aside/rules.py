@@ -6,7 +6,7 @@ elsewhere that do not land.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -16,7 +16,7 @@ from columnar_kafka.segment.verification import VERIFICATIONS
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.aside.dead_letters import DeadLetters
-    from columnar_kafka.lake.aside.decoding import Decoding
+    from columnar_kafka.lake.aside.decoding import Decoding, Sample
     from columnar_kafka.lake.partition import Straddle
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.segment.verification import Verification
@@ -67,6 +67,12 @@ class Rules:
                 f"plain is {self.plain}: only decode takes the plain messages' format and schema. "
                 "Set plain=decode, or leave them out"
             )
+
+    def decided(self, table: LakeTable, sample: Sample | None = None) -> Rules:
+        """Return rules for a table, by which it is known how to decode. As `Decoding.decided`."""
+        if self.decoding is None:
+            return self
+        return replace(self, decoding=self.decoding.decided(table, sample))
 
     def check_apart(self, table: LakeTable, replayed: DeadLetters | None = None) -> None:
         """Refuse places that share a directory with `table` or with the `replayed` dead letters.

@@ -207,7 +207,7 @@ class TopicAudit:
             self._lack(run[index].partition, run[index].offset, reason)
         offsets = [message.offset for index, message in enumerate(run) if index not in refused]
         if offsets:
-            yield SentRun(run[0].partition, fence, offsets, rows)
+            yield SentRun(run[0].partition, fence, offsets, rows, self._decoder.same_values)
 
     def finish(self, partitions: Iterable[int], *, is_alone: bool = True) -> AuditReport:
         """Return the report, when all `partitions` that have a fence were compared.

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from columnar_kafka.lake.aside.decoding import BLOCK, PLAIN_ID, block_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from columnar_kafka.segment.segment import Segment
 
@@ -39,13 +39,15 @@ _BUFFER: Final = 1 << 20  # of a column, which is not read whole
 class SentRun(NamedTuple):
     """Plain messages of one partition and one block of offsets, decoded: as a segment of them.
 
-    `table` has a row for each of the `offsets`, with the identity that it has under `fence`.
+    `table` has a row for each of the `offsets`, with the identity that it has under `fence`. Rows
+    that differ from these may have the `same_values`.
     """
 
     partition: int
     fence: str
     offsets: Sequence[int]
     table: pa.Table
+    same_values: Callable[[pa.Table, pa.Table], bool]
 
     @property
     def id(self) -> str:
@@ -82,9 +84,10 @@ class SentRun(NamedTuple):
         """
         if equal(landed, self.table, may_lack=True):
             yield from [True] * self.rows
-        else:
-            for n in range(self.rows):
-                yield equal(landed.slice(n, 1), self.table.slice(n, 1), may_lack=True)
+            return
+        for n in range(self.rows):
+            one, other = landed.slice(n, 1), self.table.slice(n, 1)
+            yield equal(one, other, may_lack=True) or self.same_values(one, other)
 
     def among(self, landed: pa.Table) -> Iterator[bool]:
         """Do as `same` for the rows of the block that files have, in order; each message has one.

@@ -46,7 +46,7 @@ def replay(
         What has landed, over all commits.
 
     Raises:
-        ConfigError: as `Rules.check_apart`.
+        ConfigError: as `Rules.check_apart`, or as `Rules.decided`.
         LakeError: a letter cannot land, and the rules do not set it aside; or the place cannot be
             read.
         NotLandedError, MayHaveLandedError: as `LakeTable.commit`. Call it again.
@@ -75,7 +75,7 @@ class _Letters:
     def __init__(
         self, table: LakeTable, rules: Rules, source: SourcePartition, layout: Layout | None
     ) -> None:
-        fences = table.fences()
+        rules, fences = rules.decided(table), table.fences()
         fence = fences.get(source.fence)
         generations = {source.topic: source.generation}
         planner = Planner(fences=fences, generations=generations, layout=layout)

@@ -17,6 +17,7 @@ from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.aside.set_aside import SetAside, land_staged
 from columnar_kafka.lake.landing.batch import Batch
 from columnar_kafka.lake.landing.core_rows import core_rows
+from columnar_kafka.lake.landing.growth import Growth
 from columnar_kafka.lake.landing.rewrite import Rewriter
 from columnar_kafka.lake.landing.runs import WaitingMessage, WaitingRuns
 from columnar_kafka.lake.landing.small_segments import SmallSegments, VerifiedSegment
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from columnar_kafka.lake.aside.decoding import Decoding
     from columnar_kafka.lake.landing.core_rows import CoreRows
     from columnar_kafka.lake.landing.rewrite import SegmentPart
     from columnar_kafka.lake.model import (
@@ -102,8 +104,9 @@ def land(
         LakeError, OSError: as `stage`; nothing has landed.
     """
     planner = Planner(fences=table.fences(), generations=generations, layout=layout)
+    rules = (rules or Rules()).decided(table)
     staged = stage(messages, table=table, planner=planner, rules=rules)
-    return land_staged(table, [staged], rules or Rules())
+    return land_staged(table, [staged], rules)
 
 
 def _today() -> datetime.date:
@@ -153,6 +156,8 @@ class Stager:
         self._small = SmallSegments(self._rewriter, self._verified, self._fitting)
         decoding = self._rules.decoding
         self._decoder = None if decoding is None else PlainDecoder(decoding)
+        grows = decoding is not None and decoding.grows
+        self._growth = Growth(decoding, table) if decoding is not None and grows else None
         self._core: CoreRows | None = None
         self._may_have_core = True  # until it is known
         self._waiting = WaitingRuns()
@@ -202,12 +207,12 @@ class Stager:
         """
         source = self._planner.source(messages)
         core = self._core_for(source, messages)
-        if core is None:
-            for index in range(len(messages)):
-                self.add(messages.message(index))
-            return
         start = 0
         while start < len(messages):
+            if core is None:
+                self.add(messages.message(start))
+                start += 1
+                continue
             header = core.decoder.header(source.fence, messages.core.offset(start))
             placement, stop = self._planner.place_plain(messages, start, header)
             if not placement.joins_run or self._waiting.has_messages(source):
@@ -216,6 +221,8 @@ class Stager:
                 self._end_file(source)
             self._fill(placement, messages, range(start, stop), core)
             start = stop
+            if core.decoder is not self._decoder:
+                core = self._new_core()
 
     def _core_for(self, source: SourcePartition, messages: PlainMessages) -> CoreRows | None:
         """Return what makes rows of these messages without a step for each, if they are usual."""
@@ -224,7 +231,11 @@ class Stager:
             return None
         if not self._planner.takes_all(messages):
             return None
-        if self._core is None and self._may_have_core:
+        return self._new_core()
+
+    def _new_core(self) -> CoreRows | None:
+        decoder = self._decoder
+        if self._core is None and self._may_have_core and decoder is not None:
             # Else messages that can be decoded are refused, each of them.
             with suppress(UnlandableError):
                 fitting = self._fitting(decoder.fingerprint, decoder.schema)
@@ -241,7 +252,9 @@ class Stager:
             rows = self._waiting.rows(placement, lambda: core.begin(source.fence))
             at = core.append(rows, messages, range(at, indices.stop))
             if at < indices.stop:
-                end = indices.stop if rows.is_given_up else at + 1
+                # What the table may get columns for is looked at together.
+                together = rows.is_given_up or self._growth is not None
+                end = indices.stop if together else at + 1
                 left = [
                     core.waiting(placement, messages.message(index)) for index in range(at, end)
                 ]
@@ -289,7 +302,17 @@ class Stager:
         self, source: SourcePartition, messages: Sequence[WaitingMessage], decoder: PlainDecoder
     ) -> None:
         """Write plain messages after what waits of their partition, and set aside the others."""
-        rows, refused = decoder.decode(source.fence, [waiting.message for waiting in messages])
+        sent = [waiting.message for waiting in messages]
+        rows, refused = decoder.decode(source.fence, sent)
+        if self._growth is not None and (wider := self._growth.after(rows)) is not None:
+            decoder = self._decode_by(wider)
+            rows, refused = decoder.decode(source.fence, sent)
+        if messages[0].placement.header.schema != decoder.fingerprint:  # they came before it grew
+            headers = [decoder.header(source.fence, message.offset) for message in sent]
+            messages = [
+                WaitingMessage(waiting.placement._replace(header=header), waiting.message)
+                for waiting, header in zip(messages, headers, strict=True)
+            ]
         for index, reason in refused.items():
             self._refuse_plain(messages[index].message, reason)
         good = [waiting for index, waiting in enumerate(messages) if index not in refused]
@@ -303,6 +326,19 @@ class Stager:
                 self._refuse_plain(waiting.message, error.reason)
         else:
             self._write_run(good, rows, fitting)
+
+    def _decode_by(self, decoding: Decoding) -> PlainDecoder:
+        """Decode in this way from now on, in files of its own if there are other columns."""
+        for source in self._waiting.sources():
+            if self._waiting.has_rows(source):
+                self._land_run(source)
+        before, self._decoder = self._decoder, PlainDecoder(decoding)
+        if before is None or before.fingerprint != self._decoder.fingerprint:
+            for source in list(self._open):
+                self._end_file(source)
+        self._growth = self._core = None
+        self._may_have_core = True
+        return self._decoder
 
     def _write_rows(self, place: Placement, rows: core.PlainBatch, decoder: PlainDecoder) -> None:
         """Write rows that the core has made, if there are any."""

@@ -128,6 +128,44 @@ class LakeTable(ABC):
             OSError: the file cannot be created.
         """
 
+    # The schema of plain messages.
+
+    @abstractmethod
+    def columns(self) -> pa.Schema | None:
+        """Return the table's columns, all of them; None if there is no table, or no file tells.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+
+    @abstractmethod
+    def kept_schema(self) -> str | None:
+        """Return the schema of plain messages that is kept with the table; None if none is.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+
+    def keep_schema(self, text: str, rows: pa.Schema, before: str | None = None) -> str:
+        """Keep a schema in place of the one `before`; return the one that is kept.
+
+        That may be another process', which was faster. If there is no table, it is created for
+        files with the columns of `rows`.
+
+        Raises:
+            LakeError: the table cannot be read or changed, or have such columns.
+        """
+        for _ in range(_TRIES):
+            kept = self.kept_schema()
+            if kept is not None and kept != before:
+                return kept
+            self._try_to_keep(text, rows, kept)
+        raise LakeError(f"{self}: others keep changing the schema that is kept")
+
+    @abstractmethod
+    def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
+        """Keep a schema as `keep_schema`, if no other one was kept, and none changed, meanwhile."""
+
     # What changes the table.
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:

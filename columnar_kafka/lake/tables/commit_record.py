@@ -17,12 +17,14 @@ from columnar_kafka.lake.model import Fence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ATTEMPT", "CREATED", "CommitRecord", "check_witness", "may_grow"]
+__all__ = ["ATTEMPT", "CREATED", "KEPT", "CommitRecord", "check_witness", "may_grow"]
 
 ATTEMPT: Final = "columnar.attempt"
 _FENCES: Final = "columnar.fences"
 _SEQUENCE: Final = "columnar.sequence"
 _GROWTH: Final = "columnar.growth"
+KEPT: Final = "columnar.plain.schema"
+"""The property that has the schema of plain messages; see `LakeTable.kept_schema`."""
 
 CREATED: Final = {_GROWTH: "allow"}
 """The properties of a table that is created here: no one else owns its schema."""

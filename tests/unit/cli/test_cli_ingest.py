@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from commands import INGEST, invoke
 from deltalake import DeltaTable
@@ -299,6 +300,50 @@ def test_plain_messages_are_decoded_verified_and_counted(topic: FakeKafka, tmp_p
     assert json.loads(invoke(*proven, "--json").stdout)["decoded"] == 1
 
 
+def test_messages_that_differ_land_with_a_rest_and_are_verified(
+    topic: FakeKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "t.avsc").write_text(SCHEMA)
+    with topic.Producer({}) as sender:
+        sender.produce("t", b'{"p": {"n": "5", "new": 1}}')
+    decode = (
+        *("--plain-format", "json", "--plain-schema", str(tmp_path / "t.avsc")),
+        *("--plain-fields", "lenient", "--plain-coerce", "--plain-path", "/p"),
+        *("--plain-rest-column", "others"),
+    )
+    lake = tmp_path / "lake"
+    result = invoke(*INGEST, str(lake), "--stop-at-end", "--plain", "decode", *decode)
+    assert (result.exit_code, result.output.endswith("1 plain messages decoded\n")) == (0, True)
+    rows = [row for file in lake.glob("t/*") for row in pq.read_table(file).to_pylist()]
+    [(number, others)] = [(row["n"], row["others"]) for row in rows if row.get("others")]
+    assert (number, others) == (5, '{"p":{"new":1}}')
+    verify = ("verify", str(lake), "--bootstrap-servers", "h:1", "--topic", "t")
+    assert json.loads(invoke(*verify, *decode, "--json").stdout)["decoded"] == 1
+
+
+def test_a_schema_that_is_guessed_is_shown_once_and_replayed_and_verified(
+    topic: FakeKafka, tmp_path: Path
+) -> None:
+    with topic.Producer({}) as sender:
+        sender.produce("t", b'{"n": 5, "x": {"y": 1.5}}')
+        sender.produce("t", b"[]")
+    decode = ("--plain-format", "json", "--plain-schema", "infer", "--plain-fields", "lenient")
+    lake, dead = tmp_path / "lake", tmp_path / "dead"
+    line = (*INGEST, str(lake), "--stop-at-end", "--plain", "decode", *decode)
+    result = invoke(*line, "--dead-letters", str(dead))
+    assert result.stdout.endswith("1 plain messages decoded, 1 dead letters\n")
+    shown = [line.split() for line in result.stderr.splitlines()]
+    assert ["x.y", "double", "1", "fraction", "0"] in shown
+    assert "objects: 1; values that are not a JSON object: 1" in result.stderr
+    assert "x.y" not in invoke(*line).stderr
+    verify = ("verify", str(lake), "--bootstrap-servers", "h:1", "--topic", "t")
+    verified = json.loads(invoke(*verify, *decode, "--dead-letters", str(dead), "--json").stdout)
+    assert (verified["decoded"], verified["dead_letters"]) == (1, 1)
+    replay = ("replay", str(dead), "--plain", "decode", *decode, "--to")
+    assert "not a JSON object" in invoke(*replay, str(lake)).stderr
+    assert "keeps no schema of plain messages" in invoke(*replay, str(tmp_path / "new")).stderr
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -311,12 +356,42 @@ def test_plain_messages_are_decoded_verified_and_counted(topic: FakeKafka, tmp_p
             ("--plain-format", "json", "--plain-schema", "{root}/t.avsc", "--plain-schema-id", "1"),
             "a schema id is for plain",
         ),
+        (
+            (
+                *("--plain-format", "json", "--plain-schema", "{root}/t.avsc"),
+                *("--plain-unknown", "ignore"),
+            ),
+            "plain-unknown is 'ignore': it needs plain-fields to be lenient",
+        ),
+        (
+            (
+                *("--plain-format", "json", "--plain-schema", "{root}/t.avsc"),
+                *("--plain-fields", "lenient", "--plain-path", "p"),
+            ),
+            "path is 'p': it must be a JSON pointer",
+        ),
+        (("--plain-fields", "lenient"), "need a format and a schema"),
+        (("--plain-format", "avro", "--plain-schema", "infer"), "need the Avro schema that wrote"),
+        (("--plain-format", "json", "--plain-schema", "infer"), "only decode takes"),
+        (
+            ("--plain-format", "json", "--plain-schema", "table", "--infer-messages", "1"),
+            "infer-messages is set: it needs plain-schema to be infer",
+        ),
+        (
+            ("--plain-format", "json", "--plain-schema", "{root}/t.avsc", "--infer-times"),
+            "infer-times is set: it needs plain-schema to be infer",
+        ),
+        (
+            ("--plain-format", "json", "--plain-schema", "{root}/no.json"),
+            "JSON Schema #: a row is an object with properties",
+        ),
     ],
 )
 def test_options_of_decoding_that_contradict_are_a_usage_error(
     tmp_path: Path, options: tuple[str, ...], told: str
 ) -> None:
     (tmp_path / "t.avsc").write_text(SCHEMA)
+    (tmp_path / "no.json").write_text('{"properties": {}}')
     chosen = [option.replace("{root}", str(tmp_path)) for option in options]
     result = invoke(*INGEST, str(tmp_path / "lake"), *chosen)
     output = " ".join(result.output.replace("│", " ").split())

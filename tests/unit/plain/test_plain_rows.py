@@ -84,6 +84,7 @@ def of(value: Any) -> bytes:
             decimal.Decimal("123456789012345678.25"),
         ),
         (logical("bytes", "decimal", precision=20, scale=2), "7", decimal.Decimal("7.00")),
+        (logical("string", "json"), '{"a": [1.50, "é", null]}', '{"a":[1.50,"é",null]}'),
         (logical("int", "date"), '"2024-02-29"', datetime.date(2024, 2, 29)),
         (logical("int", "date"), "1", datetime.date(1970, 1, 2)),
         (logical("int", "time-millis"), '"23:59:59.5"', datetime.time(23, 59, 59, 500_000)),

@@ -17,7 +17,7 @@ from columnar_kafka.schema.inference import Inference
 from columnar_kafka.schema.to_avro import to_avro
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 TEXT, LONG, DOUBLE = pa.string(), pa.int64(), pa.float64()
 UTC = pa.timestamp("us", "UTC")
@@ -120,7 +120,7 @@ def test_a_name_that_not_every_table_can_have_has_no_column(name: str) -> None:
     inference = Inference()
     inference.add({name: 1, "n": 1})
     schema, [report, _] = inference.result()
-    assert schema.names == ["n"]
+    assert schema.arrow.names == ["n"]
     assert (report.path, report.column) == (name, "")
     assert report.note.startswith("its name is ")
 
@@ -135,7 +135,7 @@ def test_columns_have_a_bound_and_the_first_seen_are_kept() -> None:
     inference.add({"a": 1, "b": {"c": 1, "d": {"e": 1, "f": 1}}, "g": 1})
     schema, reports = inference.result()
     inner = pa.struct({"e": LONG})
-    assert schema == pa.schema({"a": LONG, "b": pa.struct({"c": LONG, "d": inner})})
+    assert schema.arrow == pa.schema({"a": LONG, "b": pa.struct({"c": LONG, "d": inner})})
     assert [report.path for report in reports if "3 columns before" in report.note] == [
         "b.d.f",
         "g",
@@ -197,15 +197,16 @@ def test_each_value_is_read_back_from_its_column(rows: list[dict[str, Any]]) -> 
     except SchemaError:
         assert not any(map(told, rows))
         return
-    texts = {report.path for report in reports if report.column == "JSON text"}
-    for field in schema:
+    texts = schema.json_texts
+    assert texts == {report.path for report in reports if report.column == "JSON text"}
+    for field in schema.arrow:
         path = field.name
         values = [as_column(row.get(path), field.type, path, texts) for row in rows]
         column = pa.array(values, field.type).to_pylist()
         assert [told(as_json(value, field.type, path, texts)) for value in column] == [
             told(row.get(path)) for row in rows
         ]
-    without = {name for row in rows for name in row} - {*schema.names}
+    without = {name for row in rows for name in row} - {*schema.arrow.names}
     assert not any(told(row.get(name)) for row in rows for name in without)
 
 
@@ -221,7 +222,7 @@ def told(value: Any) -> Any:
     return None if value is None else (type(value), value)
 
 
-def as_column(value: Any, arrow: pa.DataType, path: str, texts: set[str]) -> Any:
+def as_column(value: Any, arrow: pa.DataType, path: str, texts: Collection[str]) -> Any:
     """Return a JSON value as Arrow takes it for a column; some columns are JSON texts."""
     if told(value) is None:
         return None
@@ -232,7 +233,7 @@ def as_column(value: Any, arrow: pa.DataType, path: str, texts: set[str]) -> Any
     return inside(value, arrow, path, texts, as_column)
 
 
-def as_json(value: Any, arrow: pa.DataType, path: str, texts: set[str]) -> Any:
+def as_json(value: Any, arrow: pa.DataType, path: str, texts: Collection[str]) -> Any:
     if value is not None and path in texts:
         return json.loads(
             value,
@@ -241,7 +242,7 @@ def as_json(value: Any, arrow: pa.DataType, path: str, texts: set[str]) -> Any:
     return inside(value, arrow, path, texts, as_json)
 
 
-def inside(value: Any, arrow: pa.DataType, path: str, texts: set[str], change: Any) -> Any:
+def inside(value: Any, arrow: pa.DataType, path: str, texts: Collection[str], change: Any) -> Any:
     """Return a value with what is in it changed, and else as it is."""
     if value is not None and pa.types.is_struct(arrow):
         fields = [(field, f"{path}.{field.name}") for field in arrow]
@@ -265,15 +266,16 @@ def test_avro_has_the_same_columns(rows: list[dict[str, Any]]) -> None:
     except SchemaError:
         return
     read = RecordSchema.parse(json.dumps(to_avro(schema)))
-    assert read.arrow.equals(schema)
-    assert set(read.defaults) >= set(schema.names)
+    assert read.arrow.equals(schema.arrow)
+    assert read.json_texts == schema.json_texts
+    assert set(read.defaults) >= set(schema.arrow.names)
 
 
 @pytest.mark.parametrize("arrow", [pa.uint64(), pa.map_(pa.int64(), LONG), pa.duration("s")])
 def test_what_avro_does_not_have_is_named(arrow: pa.DataType) -> None:
     schema = pa.schema({"o": pa.struct({"x": pa.list_(arrow)})})
-    with pytest.raises(SchemaError, match=r"field 'o\.x' is .*, which Avro does not have"):
-        to_avro(schema)
+    with pytest.raises(SchemaError, match=r"field 'o\.x\.item' is .*, which Avro does not have"):
+        to_avro(RecordSchema(schema))
 
 
 def test_every_type_of_avro_is_read_back() -> None:
@@ -282,7 +284,7 @@ def test_every_type_of_avro_is_read_back() -> None:
     types += [pa.decimal128(20, 5), pa.decimal256(70, 3)]
     fields = [pa.field(f"f{n}", arrow, nullable=n % 2 > 0) for n, arrow in enumerate(types)]
     schema = pa.schema([*fields, pa.field("f", pa.struct(fields))])
-    assert RecordSchema.parse(json.dumps(to_avro(schema))).arrow.equals(schema)
+    assert RecordSchema.parse(json.dumps(to_avro(RecordSchema(schema)))).arrow.equals(schema)
 
 
 def test_a_schema_takes_its_rows() -> None:

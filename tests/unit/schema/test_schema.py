@@ -427,6 +427,20 @@ def test_a_layout_that_parquet_does_not_have_is_stored_in_one_that_it_has(
     assert RecordSchema.parse(pa.schema([("a", given)])).arrow == pa.schema([("a", stored)])
 
 
+@pytest.mark.skipif(VERSION < (19, 0), reason="this pyarrow has no JSON type")
+def test_arrows_json_is_stored_as_text_and_known_by_its_path() -> None:
+    inner = pa.struct([("x", pa.json_()), ("y", pa.string())])
+    types = [pa.json_(pa.large_string()), pa.list_(inner), pa.map_(pa.string(), pa.json_())]
+    schema = RecordSchema.parse(pa.schema(list(zip("abc", types, strict=True))))
+    assert schema.json_texts == {"a", "b.item.x", "c.value"}
+    stored = pa.struct([("x", pa.string()), ("y", pa.string())])
+    assert schema.arrow.types == [
+        pa.large_string(),
+        pa.list_(stored),
+        pa.map_(pa.string(), pa.string()),
+    ]
+
+
 def test_field_ids_of_another_table_are_dropped_and_other_metadata_stays() -> None:
     metadata = {"PARQUET:field_id": "3", "unit": "m"}
     inner = pa.struct([pa.field("x", pa.int8(), metadata=metadata)])

@@ -141,6 +141,19 @@ def test_a_logical_type_that_does_not_apply_is_ignored(avro: Any, arrow: pa.Data
     assert RecordSchema.parse(one(avro)).arrow.field("f").type == arrow
 
 
+def test_json_texts_are_known_by_their_path() -> None:
+    text = {"type": "string", "logicalType": "json"}
+    fields = [
+        {"name": "a", "type": text},
+        {"name": "b", "type": {"type": "map", "values": {"type": "array", "items": text}}},
+        {"name": "c", "type": {**RECORD, "fields": [{"name": "x", "type": ["null", text]}]}},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "json"}},
+    ]
+    parsed = RecordSchema.parse({"type": "record", "name": "r", "fields": fields})
+    assert parsed.json_texts == {"a", "b.value.item", "c.x"}
+    assert parsed.arrow.field("a").type == pa.string()
+
+
 def test_uuids_are_known_by_their_path() -> None:
     fixed = FIXED | {"size": 16, "logicalType": "uuid"}
     other = FIXED | {"name": "y", "size": 15, "logicalType": "uuid"}

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_sink
 from columnar_kafka.errors import ConfigError, LakeError
+from columnar_kafka.ingest import sampling
+from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.lake.plan import Mode
+from columnar_kafka.plain import Lenient
 from spark_sink.columns import MESSAGE as MESSAGE_COLUMNS
 from spark_sink.columns import RANGE as RANGE_COLUMNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NEEDED = ("value", "topic", "partition", "offset", "headers")
 IDS = ("cluster_id", "topic_id")
@@ -61,6 +69,15 @@ PLAIN = {
         (PLAIN | {"table.plain.schema": "{"}, "the schema of plain messages: the Avro schema is"),
         (PLAIN | {"table.plain.schema.id": "x"}, r'"table\.plain\.schema\.id" is .x.: it must be'),
         (PLAIN | {"table.plain": "skip"}, "plain is skip: only decode takes the plain messages'"),
+        (
+            PLAIN | {"table.plain.fields": "any"},
+            r'"table\.plain\.fields" is .any.: it must be exact',
+        ),
+        (PLAIN | {"table.plain.path": "/p"}, "plain-path is '/p': it needs plain-fields to be"),
+        (
+            PLAIN | {"table.plain.fields": "lenient", "table.plain.coerce": "yes"},
+            r'"table\.plain\.coerce" is .yes.: it must be true or false',
+        ),
         (PLAIN, "column 'key' of the Kafka source is missing"),
         ({"table.gap": "yes"}, r'"table\.gap" is .yes.: it must be refuse or allow'),
         (
@@ -111,6 +128,19 @@ def test_what_spark_adds_to_a_streams_options_is_taken() -> None:
     assert str(writer.settings.table.root) == "/lake"
 
 
+def test_the_rules_of_messages_that_differ_can_be_named() -> None:
+    options = {
+        "table.plain.fields": "lenient",
+        "table.plain.coerce": "true",
+        "table.plain.misfit": "dead-letter",
+        "table.plain.rest.column": "others",
+    }
+    columns_too = columns(*NEEDED, *IDS, "key", "timestamp")
+    sink = spark_sink.LakeSink({"path": "/lake", **PLAIN, **options})
+    decoding = sink.streamWriter(columns_too, overwrite=False).settings.rules.decoding
+    assert decoding.lenient == Lenient(misfit="dead-letter", coerce=True, rest_column="others")
+
+
 @pytest.mark.parametrize("mode", Mode)
 def test_each_layout_can_be_named(mode: Mode) -> None:
     options = {"path": "/lake", "table.layout": mode.name.lower()}
@@ -129,6 +159,23 @@ def test_plain_messages_can_be_decoded() -> None:
     schema = columns(*NEEDED, *IDS, "key", "timestamp")
     decoding = spark_sink.LakeSink(options).writer(schema, overwrite=False).settings.rules.decoding
     assert (decoding.format, decoding.schema_id) == ("avro", 7)
+
+
+def test_the_schema_of_plain_messages_is_decided_by_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [SourceMessage(topic="t", partition=0, offset=0, headers=None, value=b'{"n": 1}')]
+    monkeypatch.setattr(sampling, "sampled_messages", lambda *_: messages)
+    options = {"path": str(tmp_path / "lake"), **PLAIN, "table.plain.schema": "infer"}
+    schema = columns(*NEEDED, *IDS, "key", "timestamp")
+    for key in "subscribe", "kafka.bootstrap.servers":
+        with pytest.raises(ConfigError, match=f'option "{key}" is missing'):
+            spark_sink.LakeSink(options).writer(schema, overwrite=False)
+        options[key] = "t"
+    for _ in range(2):
+        settings = spark_sink.LakeSink(options).streamWriter(schema, overwrite=False).settings
+        assert pickle.loads(pickle.dumps(settings)).rules.decoding.schema.arrow.names == ["n"]
+        messages.clear()  # by then a schema is kept
 
 
 def test_another_output_mode_than_append_is_refused() -> None:

@@ -6,10 +6,12 @@ types that every reader of Delta finds in a Parquet file as they were written ar
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from deltalake import Schema
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.arrow_types import is_list
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JsonObject",
+    "as_arrow",
     "check_fits",
     "delta_schema",
     "grown",
@@ -140,6 +143,11 @@ def _primitive(arrow: pa.DataType) -> str | None:
     if pa.types.is_decimal128(arrow):
         return f"decimal({arrow.precision},{arrow.scale})" if arrow.scale >= 0 else None
     return _NAMES.get(arrow)
+
+
+def as_arrow(schema: JsonObject) -> pa.Schema:
+    """Return a table's schema as Arrow has it."""
+    return pa.schema(Schema.from_json(json.dumps(schema)).to_arrow())
 
 
 def with_nullable_columns(schema: JsonObject) -> JsonObject:

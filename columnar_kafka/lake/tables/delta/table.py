@@ -28,12 +28,19 @@ from columnar_kafka.lake.model import CompactResult, Fitting, LandedFile, NotLan
 from columnar_kafka.lake.partition import check_same
 from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.bounds import as_wrong, read_footer, stage_copy, with_nan
-from columnar_kafka.lake.tables.commit_record import CREATED, CommitRecord, check_witness, may_grow
+from columnar_kafka.lake.tables.commit_record import (
+    CREATED,
+    KEPT,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
 from columnar_kafka.lake.tables.delta import partition as delta_partition
 from columnar_kafka.lake.tables.delta.actions import file_actions, lacking_actions
 from columnar_kafka.lake.tables.delta.log import DeltaLog, Snapshot, commit_entry
 from columnar_kafka.lake.tables.delta.merging import files_to_merge, logged_files, wrong_columns
 from columnar_kafka.lake.tables.delta.schema import (
+    as_arrow,
     check_fits,
     delta_schema,
     grown,
@@ -83,6 +90,7 @@ _VECTORS: Final = "deletionVectors"
 _INTERVAL: Final = "delta.checkpointInterval"
 _INTERVAL_DEFAULT: Final = 100  # deltalake's own
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
+_ONCE: Final = CommitProperties(max_commit_retries=0)
 _LOCKING: Final = "AWS_S3_LOCKING_PROVIDER"
 
 
@@ -174,6 +182,24 @@ class DeltaLakeTable(LakeTable):
         folder = delta_partition.folder(partition) or visible_folder(source.topic, "@")
         path = f"{folder}/{unique_name(source.partition, first)}"
         return self._files.writer(path, self.root / path)
+
+    def columns(self) -> pa.Schema | None:
+        """See `LakeTable.columns`."""
+        snapshot = self._current()
+        return None if snapshot is None else as_arrow(snapshot.schema)
+
+    def kept_schema(self) -> str | None:
+        """See `LakeTable.kept_schema`."""
+        snapshot = self._current()
+        return None if snapshot is None else snapshot.configuration.get(KEPT)
+
+    def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
+        if (snapshot := self._current()) is None:
+            self._create(rows, {KEPT: text})
+        elif snapshot.configuration.get(KEPT) == before:
+            table = self._opened(snapshot.version)
+            with suppress(CommitFailedError):  # another commit came first
+                table.alter.set_table_properties({KEPT: text}, False, commit_properties=_ONCE)
 
     def compact(self, file_bytes: int) -> CompactResult:
         """See `LakeTable.compact`. One commit, if nobody has removed one of the files meanwhile.
@@ -269,7 +295,7 @@ class DeltaLakeTable(LakeTable):
         }
         schemas = [footer.schema.to_arrow_schema() for footer in footers.values()]
         if snapshot is None:
-            self._create(schemas[0])
+            self._create(schemas[0], {})
             return "the table was created"  # the next try finds it
         names = list(snapshot.partition_columns)
         for file in admission.lands:
@@ -308,12 +334,11 @@ class DeltaLakeTable(LakeTable):
         if snapshot is None:
             return []
         actions = pa.table(self._whole(snapshot).get_add_actions(flatten=True))
-        names = snapshot.partition_columns
         return [
             self._landed(
                 unquote(actions["path"][row].as_py()),
                 actions["size_bytes"][row].as_py(),
-                {name: actions[f"partition.{name}"][row] for name in names},
+                {name: actions[f"partition.{name}"][row] for name in snapshot.partition_columns},
             )
             for row in range(actions.num_rows)
         ]
@@ -356,7 +381,7 @@ class DeltaLakeTable(LakeTable):
     def _may_grow(self, snapshot: Snapshot) -> bool:
         return may_grow(self._growth, snapshot.configuration)
 
-    def _create(self, schema: pa.Schema) -> None:
+    def _create(self, schema: pa.Schema, configuration: Mapping[str, str]) -> None:
         converted = with_nullable_columns(delta_schema(schema))
         converted = delta_partition.with_filled(converted, schema, self._partition_by)
         DeltaTable.create(
@@ -364,7 +389,7 @@ class DeltaLakeTable(LakeTable):
             Schema.from_json(json.dumps(converted)),
             mode="ignore",
             partition_by=list(self._partition_by) or None,
-            configuration=CREATED,
+            configuration={**CREATED, **configuration},
             raise_if_key_not_exists=False,
             storage_options=self._options,
         )
@@ -375,16 +400,15 @@ class DeltaLakeTable(LakeTable):
         Raises:
             NotLandedError: the files cannot land.
         """
-        old = new = snapshot.schema
+        new, names = snapshot.schema, snapshot.partition_columns
         try:
             for schema in schemas:
                 converted = delta_schema(schema)
                 new = grown(new, converted) if self._may_grow(snapshot) else new
-                names = snapshot.partition_columns
                 check_fits(converted, delta_partition.without_filled(new, schema, names))
         except LakeError as error:
             raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error
-        if new == old:
+        if new == snapshot.schema:
             return ""
         try:
             return self._add_columns(snapshot, new)
@@ -410,9 +434,8 @@ class DeltaLakeTable(LakeTable):
             table = self._opened(version)
         changed = [field for field in new["fields"] if field not in snapshot.schema["fields"]]
         fields = [Field.from_json(json.dumps(field)) for field in changed]
-        once = CommitProperties(max_commit_retries=0)
         try:
-            table.alter.add_columns(fields, commit_properties=once)
+            table.alter.add_columns(fields, commit_properties=_ONCE)
         except CommitFailedError as error:
             return f"{error}"
         return "columns were added"  # the next try finds them

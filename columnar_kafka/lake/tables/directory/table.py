@@ -3,6 +3,8 @@
     <root>/<topic>/p<partition>-<first>-<last>.parquet     offsets of 20 digits: names sort by them
     <root>/_columnar/log/<sequence>.json                   one entry a commit
     <root>/_columnar/staged/<unique>.segment               files that have not landed yet
+    <root>/_columnar/schema/<number>.json                  the schema of plain messages, if one is
+                                                           kept: the one with the highest number
 
 Spark ignores folders that begin with ``_`` or ``.``. The folder of such a topic has a ``~`` before
 the name, a character that Kafka does not allow in topics.
@@ -26,8 +28,11 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import (
@@ -49,13 +54,12 @@ from columnar_kafka.lake.tables.files import (
 )
 from columnar_kafka.lake.tables.local_files import LocalFiles
 from columnar_kafka.lake.tables.merging import merge_runs, merged_stage, runs_to_merge, stage_merged
+from columnar_kafka.schema.leading import nullable
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import PurePath
-
-    import pyarrow as pa
 
     from columnar_kafka.lake.admission import Admission
     from columnar_kafka.lake.model import (
@@ -75,6 +79,9 @@ __all__ = ["ParquetDirectory"]
 
 _STAGED: Final = "_columnar/staged"
 _VISIBLE: Final = re.compile(r"p([0-9]+)-[0-9]{20}-([0-9]{20})\.parquet", re.ASCII)
+
+_SCHEMAS: Final = "_columnar/schema"
+_SCHEMA: Final = re.compile(r"([0-9]{20})\.json", re.ASCII)
 
 _LOOK_AFTER: Final = 100
 """Commits between two looks for leftovers: a disk lists the whole log for one."""
@@ -132,6 +139,52 @@ class ParquetDirectory(LakeTable):
         """See `LakeTable.create`."""
         path = self._staged_path()
         return self._files.writer(path, self.root / path)
+
+    def columns(self) -> pa.Schema | None:
+        """See `LakeTable.columns`: those of the newest file of each partition."""
+        try:
+            tails = self._log.newest().tails
+            schemas = [
+                pq.read_schema(self._files.open(self.root / path)) for path in tails.values()
+            ]
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(f"the columns of {self} cannot be read: {error}") from error
+        columns: dict[str, pa.Field] = {}
+        for schema in schemas:
+            columns |= {
+                field.name: field for field in nullable(schema) if field.name not in columns
+            }
+        return pa.schema(columns.values()) if columns else None
+
+    def kept_schema(self) -> str | None:
+        """See `LakeTable.kept_schema`."""
+        return self._kept()[1]
+
+    def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
+        number, kept = self._kept()
+        if kept == before:
+            with suppress(FileExistsError), self._changing():
+                self._files.put(self._schema_path(number + 1), text.encode())
+
+    def _kept(self) -> tuple[int, str | None]:
+        """Return the schema that is kept, and how many there have been."""
+        with self._changing():
+            names = map(_SCHEMA.fullmatch, self._files.names(self.root / _SCHEMAS))
+            number = max((int(match[1]) for match in names if match), default=0)
+            path = self._schema_path(number)
+            return number, self._files.read(path).decode() if number else None
+
+    def _schema_path(self, number: int) -> PurePath:
+        return self.root / f"{_SCHEMAS}/{number:020}.json"
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise LakeError(f"the schema that {self} keeps: {error}") from error
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:
         """See `LakeTable.commit`. Blocks for the file system; may finish an earlier commit."""

@@ -5,6 +5,7 @@ It commits with a catalog that is tried once (`OneTry`): see `commit`.
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,17 +22,24 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+)
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_bool
 
+from columnar_kafka.errors import LakeError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow.parquet as pq
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Transaction
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
     from columnar_kafka.lake.model import StagedFile
@@ -41,6 +49,7 @@ __all__ = [
     "ConflictError",
     "OneTry",
     "add_data_files",
+    "change_properties",
     "replace_data_files",
     "without_history",
     "wrong_columns",
@@ -74,6 +83,26 @@ class OneTry:
             return self._catalog.commit_table(table, requirements, updates)
         except CommitFailedException as error:
             raise ConflictError(str(error)) from error
+
+
+def change_properties(
+    table: Table, catalog: Callable[[], Catalog], properties: Mapping[str, str]
+) -> None:
+    """Change properties of a table, unless its schema has changed since it was loaded.
+
+    Raises:
+        LakeError: they cannot be changed.
+    """
+    metadata = table.metadata
+    schema = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
+    requirements = (AssertTableUUID(uuid=metadata.table_uuid), schema)
+    try:
+        with closing(catalog()) as opened, suppress(CommitFailedException):
+            opened.commit_table(
+                table, requirements, (SetPropertiesUpdate(updates=dict(properties)),)
+            )
+    except Exception as error:  # a catalog may raise anything
+        raise LakeError(f"{table.name()} cannot be changed: {error!r}") from error
 
 
 def _as_replacement(update: Any) -> Any:

@@ -40,7 +40,13 @@ from columnar_kafka.lake.model import (
 from columnar_kafka.lake.partition import check_same, parse_terms
 from columnar_kafka.lake.tables.base import Head, LakeTable
 from columnar_kafka.lake.tables.bounds import stage_copy
-from columnar_kafka.lake.tables.commit_record import CREATED, CommitRecord, check_witness, may_grow
+from columnar_kafka.lake.tables.commit_record import (
+    CREATED,
+    KEPT,
+    CommitRecord,
+    check_witness,
+    may_grow,
+)
 from columnar_kafka.lake.tables.files import (
     check_staged,
     plain_uri,
@@ -53,6 +59,7 @@ from columnar_kafka.lake.tables.iceberg.commit import (
     ConflictError,
     OneTry,
     add_data_files,
+    change_properties,
     replace_data_files,
     without_history,
     wrong_columns,
@@ -216,6 +223,21 @@ class IcebergTable(LakeTable):
         path = new_data_path(table, visible_folder(source.topic), name, partition)
         files, place = self._place(table, path)
         return files.writer(path, place, field_ids(table.schema().as_struct()))
+
+    def columns(self) -> pa.Schema | None:
+        """See `LakeTable.columns`."""
+        table = self.load()
+        return None if table is None else table.schema().as_arrow()
+
+    def kept_schema(self) -> str | None:
+        """See `LakeTable.kept_schema`."""
+        table = self.load()
+        return None if table is None else table.properties.get(KEPT)
+
+    def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
+        table = self._fit(rows)  # two may keep theirs where a catalog compares no properties
+        if table.properties.get(KEPT) == before:
+            change_properties(table, self._catalog, {KEPT: text})
 
     def compact(self, file_bytes: int) -> CompactResult:
         """See `LakeTable.compact`. One snapshot, if nobody has replaced one of the files meanwhile.

@@ -1,0 +1,41 @@
+"""Schemas that were guessed, as the commands show them: on standard error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from columnar_kafka.lake.aside.schema_source import Guess
+    from columnar_kafka.schema.inference import FieldReport
+
+__all__ = ["show_fields", "show_guess"]
+
+
+def show_guess(guess: Guess) -> None:
+    """Show a schema that is kept with its table, and of what it was guessed."""
+    typer.echo(guess.kept, err=True)
+    show_fields(guess.reports, guess.objects, guess.passed_over)
+    if not guess.is_kept:
+        typer.echo(
+            "another process was faster: the schema is the one that it has guessed", err=True
+        )
+
+
+def show_fields(reports: Iterable[FieldReport], objects: int, passed_over: int) -> None:
+    """Show what was seen of each field of so many objects."""
+    console = Console(stderr=True, highlight=False)
+    table = Table("field", "column", "seen", "missing", "", box=box.SIMPLE_HEAD)
+    for report in reports:
+        seen = ", ".join(f"{count:,} {kind}" for kind, count in report.types.items())
+        note = "" if report.note == report.column else report.note
+        table.add_row(report.path, report.column or "none", seen, f"{report.missing:,}", note)
+    console.print(table)
+    others = f"; values that are not a JSON object: {passed_over:,}" if passed_over else ""
+    console.print(f"objects: {objects:,}{others}")

@@ -1,0 +1,67 @@
+"""The columns that rows of plain messages have in a table: its own, and those that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from columnar_kafka.errors import LakeError, SchemaError
+from columnar_kafka.lake.partition import FILLED
+from columnar_kafka.schema import KAFKA_COLUMN, is_kafka_member
+from columnar_kafka.schema.kept import from_kept
+from columnar_kafka.schema.leading import led_by, of_columns
+
+if TYPE_CHECKING:
+    from columnar_kafka.lake.tables.base import LakeTable
+    from columnar_kafka.schema import RecordSchema
+
+__all__ = ["kept_columns", "own_columns", "row_columns", "table_columns"]
+
+
+def own_columns(rest_column: str | None) -> frozenset[str]:
+    """Return the names of columns that are none of a message's fields."""
+    return frozenset((*FILLED, KAFKA_COLUMN)) | ({rest_column} if rest_column else set())
+
+
+def row_columns(columns: pa.Schema, rest_column: str | None, where: str) -> RecordSchema | None:
+    """Return which of these columns are fields of messages; None if none are.
+
+    Raises:
+        LakeError: no row has such a column; says `where`.
+    """
+    own = own_columns(rest_column)
+    fields = [
+        field for field in columns if field.name not in own and not is_kafka_member(field.name)
+    ]
+    try:
+        return of_columns(pa.schema(fields)) if fields else None
+    except SchemaError as error:
+        raise LakeError(f"{where}: {error.reason}") from error
+
+
+def table_columns(table: LakeTable, rest_column: str | None) -> RecordSchema | None:
+    """Return the table's columns that are fields of messages; None if it has none.
+
+    Raises:
+        LakeError: the table cannot be read, or as `row_columns`.
+    """
+    columns = table.columns()
+    return None if columns is None else row_columns(columns, rest_column, str(table))
+
+
+def kept_columns(kept: str, leading: RecordSchema | None) -> RecordSchema:
+    """Return a schema that is kept, as the table's leading columns have it.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    try:
+        schema = from_kept(kept)
+    except SchemaError as error:
+        raise LakeError(f"{error.reason}: upgrade columnar-kafka") from error
+    if leading is None:
+        return schema
+    # Only what is kept says which of the table's texts are JSON.
+    return led_by(schema, replace(leading, json_texts=schema.json_texts))

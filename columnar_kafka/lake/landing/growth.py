@@ -1,0 +1,148 @@
+"""Columns for fields that plain messages have and their table lacks.
+
+Which ones there are is agreed on by the schema that is kept with the table (see `LakeTable`): of
+two processes that grow it at the same time, the second one takes what the first has kept, and adds
+to that. The columns themselves come with the files, as they do when segments have new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from columnar_kafka.errors import SchemaError
+from columnar_kafka.lake.aside.decoding import PlainDecoder
+from columnar_kafka.lake.aside.kept_columns import kept_columns, own_columns, table_columns
+from columnar_kafka.lake.model import UnlandableError
+from columnar_kafka.schema import RecordSchema
+from columnar_kafka.schema.inference import Inference
+from columnar_kafka.schema.kept import to_kept
+from columnar_kafka.schema.leading import led_by, number_of_columns, of_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from columnar_kafka.lake.aside.decoding import Decoding
+    from columnar_kafka.lake.tables.base import LakeTable
+
+__all__ = ["Growth"]
+
+_log = logging.getLogger(__name__)
+
+_TRIES: Final = 4
+"""Runs of messages in an attempt that are looked at, as long as they tell no column."""
+
+
+class Growth:
+    """Lets a table grow once, in one attempt. For one thread."""
+
+    def __init__(self, decoding: Decoding, table: LakeTable) -> None:
+        self._decoding = decoding
+        self._table = table
+        self._tries = 0
+
+    def after(self, rows: pa.Table) -> Decoding | None:
+        """Return how to decode from now on, if these rows have told it; None if they have not.
+
+        Blocks for requests to the table, if there are fields to have columns.
+
+        Raises:
+            LakeError: the table cannot be read or changed.
+        """
+        assert self._decoding.lenient is not None
+        rests = rows[self._decoding.lenient.rest_column].drop_null()
+        if not len(rests):
+            return None
+        self._tries += 1
+        schema = RecordSchema.parse(self._decoding.schema)
+        told = self._told(rests.to_pylist(), schema)
+        wider = None if told is None else self._agreed(told, schema)
+        if wider is None and self._tries < _TRIES:
+            return None
+        # Once in an attempt: what comes after has the rest.
+        lenient = replace(self._decoding.lenient, unknown="rest")
+        return replace(self._decoding, schema=wider or schema, lenient=lenient)
+
+    def _told(self, rests: Iterable[str], schema: RecordSchema) -> RecordSchema | None:
+        """Return the columns that fields without one would have."""
+        lenient = self._decoding.lenient
+        assert lenient is not None
+        left = lenient.max_columns - number_of_columns(schema.arrow)
+        if left <= 0:
+            _warn_of_most(str(self._table), lenient.max_columns)
+            return None
+        inference = Inference(max_columns=left, reserved=own_columns(lenient.rest_column))
+        for rest in rests:
+            for fields in _parsed(rest, self._decoding.tokens):
+                inference.add(_unknown(fields, schema.arrow))
+        try:
+            told, _ = inference.result()
+        except SchemaError:  # nothing is known of them yet
+            return None
+        return of_columns(told.arrow, told.json_texts)
+
+    def _agreed(self, told: RecordSchema, schema: RecordSchema) -> RecordSchema | None:
+        """Keep a schema with more columns; return the one that is kept, None if it has no more."""
+        kept = self._table.kept_schema()
+        while True:
+            before = self._led(schema, kept)
+            wider = led_by(told, before)
+            if wider.arrow == before.arrow:  # another process has done it
+                return None if before.arrow == schema.arrow else before
+            rows = PlainDecoder(replace(self._decoding, schema=wider)).schema
+            try:
+                self._table.fit(rows)
+            except UnlandableError as error:
+                _log.warning("%s gets no columns for new fields: %s", self._table, error)
+                return None
+            text = to_kept(wider)
+            kept = self._table.keep_schema(text, rows, kept)
+            if kept == text:
+                _log.info("%s: columns for new fields: %s", self._table, text)
+                return wider
+
+    def _led(self, schema: RecordSchema, kept: str | None) -> RecordSchema:
+        """Return the columns of a schema, and then those that the table has by now."""
+        columns = table_columns(self._table, self._decoding.rest_column)
+        others = columns if kept is None else kept_columns(kept, columns)
+        return schema if others is None else led_by(others, schema)
+
+
+@lru_cache(maxsize=1024)
+def _warn_of_most(table: str, most: int) -> None:
+    """Warn once."""
+    _log.warning("%s has %d columns: what else is new in messages goes to the rest", table, most)
+
+
+def _parsed(rest: str, tokens: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield what is left of a row, if anything is; what lies beside it gets no columns."""
+    with suppress(ValueError, InvalidOperation):
+        value = json.loads(rest, parse_float=Decimal)
+        for token in tokens:
+            value = value.get(token) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            yield value
+
+
+def _unknown(rest: dict[str, Any], fields: Iterable[pa.Field]) -> dict[str, Any]:
+    """Return the part of a rest that has no column; not values that do not fit theirs."""
+    types = {field.name: field.type for field in fields}
+    return {
+        name: _inside(value, types[name]) if name in types else value
+        for name, value in rest.items()
+    }
+
+
+def _inside(value: Any, arrow: pa.DataType) -> Any:
+    if isinstance(value, dict) and pa.types.is_struct(arrow):
+        return _unknown(value, arrow)
+    if isinstance(value, dict) and pa.types.is_list(arrow) and all(map(str.isdecimal, value)):
+        return [_inside(item, arrow.value_type) for item in value.values()]
+    return None
