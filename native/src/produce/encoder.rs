@@ -132,7 +132,7 @@ impl Encoder {
         let sources = sources(&self.members, block, segment);
         let writer = &mut self.writer;
         let rows = block.rows.clone();
-        let nbytes: usize = sources.iter().map(nbytes_of).sum();
+        let nbytes: usize = sources.iter().map(Source::nbytes).sum();
         let file = match rows.len() * sources.len() <= FEW_VALUES && nbytes <= FEW_BYTES {
             true => writer.write(&sources, rows, &pairs),
             false => py.detach(|| writer.write(&sources, rows, &pairs)),
@@ -146,13 +146,6 @@ impl Encoder {
 const FEW_VALUES: usize = 4_096;
 /// Values may be long, and lists too.
 const FEW_BYTES: usize = 1 << 16;
-
-fn nbytes_of(source: &Source<'_>) -> usize {
-    match source {
-        Source::Leaf(leaf) => leaf.nbytes(),
-        _ => 0,
-    }
-}
 
 fn sources<'b>(members: &[Member], block: &'b Block, segment: &'b str) -> Vec<Source<'b>> {
     let records = &block.records;

@@ -46,6 +46,16 @@ pub enum Source<'a> {
     RowNumbers,
 }
 
+impl Source<'_> {
+    /// What it takes in memory.
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Source::Leaf(leaf) => leaf.nbytes(),
+            _ => 0,
+        }
+    }
+}
+
 /// A file that cannot be written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {

@@ -25,11 +25,11 @@ const RELEARN: usize = 2;
 #[derive(Clone, Copy)]
 pub struct Least {
     /// The bytes of a column chunk that is compressed.
-    pub compressed: usize,
-    /// The rows of a file with other encodings than `PLAIN`.
-    pub encoded: usize,
-    /// The rows of a file with statistics.
-    pub statistics: usize,
+    compressed: usize,
+    /// The rows of a small file with other encodings than `PLAIN`.
+    encoded: usize,
+    /// The rows of a small file with statistics.
+    statistics: usize,
 }
 
 impl Least {
@@ -40,7 +40,21 @@ impl Least {
     /// takes 5 µs, and wide rows have thousands of chunks. Statistics of so few rows would save a reader less
     /// than they take.
     pub const WITHIN_COMPRESSED: Self = Self { compressed: 1024, encoded: 64, statistics: 128 };
+
+    /// What applies to a file of these columns: `SMALL_FILE` is where few rows are no longer little.
+    fn of(self, sources: &[Source<'_>]) -> Self {
+        let nbytes: usize = sources.iter().map(|source| CHUNK_OVERHEAD + source.nbytes()).sum();
+        match nbytes < SMALL_FILE {
+            true => self,
+            false => Self { compressed: self.compressed, ..Self::ALONE },
+        }
+    }
 }
+
+/// The lake keeps larger files as they are, unless it is told otherwise: they need their statistics.
+const SMALL_FILE: usize = 60_000;
+/// About the header of a column's page and its entry in the footer.
+const CHUNK_OVERHEAD: usize = 200;
 
 /// Writes the files of one topic. One thread at a time has it.
 pub struct Writer {
@@ -48,6 +62,7 @@ pub struct Writer {
     schema_elements: Vec<u8>,
     created_by: String,
     columns: Columns,
+    least: Least,
     /// The last file.
     file: Vec<u8>,
 }
@@ -60,6 +75,7 @@ struct Columns {
     compressor: Compressor,
     chunk: Chunk,
     row_numbers: Vec<i32>,
+    /// Of the file that is written.
     least: Least,
 }
 
@@ -91,7 +107,7 @@ impl Writer {
             row_numbers: Vec::new(),
             least,
         };
-        Ok(Self { plans, schema_elements, created_by, columns, file: Vec::new() })
+        Ok(Self { plans, schema_elements, created_by, columns, least, file: Vec::new() })
     }
 
     /// Return a file with some rows of all leaves, which are in the order of the plans. Its memory is
@@ -102,7 +118,8 @@ impl Writer {
         rows: Range<usize>,
         key_values: &[(&[u8], &[u8])],
     ) -> Result<&[u8], Error> {
-        let Self { plans, columns, file, .. } = self;
+        let Self { plans, columns, file, least, .. } = self;
+        columns.least = least.of(sources);
         if sources.len() != plans.len() {
             return Err(Error::Columns { expected: plans.len(), actual: sources.len() });
         }
