@@ -14,6 +14,7 @@ from columnar_kafka.ingest import Decoding, Ingestor, IngestSettings, Rules
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from columnar_kafka.ingest import DeadLetters
     from columnar_kafka.testing import FakeKafka
 
 __all__ = ["CONFIG", "ingest", "landed", "send"]
@@ -30,11 +31,17 @@ def send(kafka: FakeKafka, rows: Iterable[Any], partition: int = 0) -> None:
 
 
 def ingest(
-    table: Any, schema: Any = None, *, partitions: tuple[int, ...] = (0, 1), **options: Any
+    table: Any,
+    schema: Any = None,
+    *,
+    partitions: tuple[int, ...] = (0, 1),
+    dead_letters: DeadLetters | None = None,
+    **options: Any,
 ) -> int:
     """Land the topic to its end, decoding by a schema if there is one; return how many rows."""
     decoding = Decoding("json", schema, **options) if schema else None
-    rules = Rules(plain="decode" if schema else "stop", decoding=decoding)
+    plain: Any = "decode" if schema else "stop"
+    rules = Rules(plain=plain, decoding=decoding, dead_letters=dead_letters)
     settings = IngestSettings(
         partitions=partitions, stop_at_end=True, topic_generation="g", rules=rules
     )

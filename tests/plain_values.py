@@ -103,13 +103,13 @@ def schema(rng: random.Random) -> dict[str, Any]:
 def json_values(avro: Any, rng: random.Random, count: int) -> list[bytes | None]:
     """Return JSON objects, most of them as the schema has them."""
     write = _JsonWriter(rng)
-    values = [_broken(write.value(avro).encode(errors="surrogatepass"), rng) for _ in range(count)]
+    values = [broken(write.value(avro).encode(errors="surrogatepass"), rng) for _ in range(count)]
     return [None if rng.random() < 0.01 else value for value in values]
 
 
 def json_rows(rows: Iterable[Any], rng: random.Random) -> list[bytes | None]:
     """Return rows, as a producer takes them, as JSON objects: some with odd parts, some broken."""
-    return [_broken(_json_of(row, rng).encode(), rng) for row in rows]
+    return [broken(_json_of(row, rng).encode(), rng) for row in rows]
 
 
 def _json_of(value: Any, rng: random.Random) -> str:
@@ -237,7 +237,7 @@ def avro_values(avro: Any, rng: random.Random, count: int) -> list[bytes | None]
     for _ in range(count):
         sink = io.BytesIO()
         fastavro.schemaless_writer(sink, parsed, _avro_value(avro, rng), strict_allow_default=True)
-        values.append(None if rng.random() < 0.01 else _broken(sink.getvalue(), rng))
+        values.append(None if rng.random() < 0.01 else broken(sink.getvalue(), rng))
     return values
 
 
@@ -286,7 +286,7 @@ _AVRO_LEAVES: dict[str, Callable[[Any, random.Random], Any]] = {
 }
 
 
-def _broken(value: bytes, rng: random.Random) -> bytes:
+def broken(value: bytes, rng: random.Random) -> bytes:
     """Return a value, or now and then one with some bytes changed, added or removed."""
     if rng.random() < 0.9:
         return value

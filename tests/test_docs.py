@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
+import deltalake
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
@@ -16,13 +23,17 @@ from typer.main import get_command
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.cli.commands import app
 from columnar_kafka.consuming.settings import _CONSUMER_KEYS
+from columnar_kafka.ingest import Decoding, Infer, Rules, open_table
 from columnar_kafka.lake.formats import FORMATS, formats_with
+from columnar_kafka.lake.landing.stage import land
+from columnar_kafka.lake.model import SourceMessage, TopicGeneration
 from columnar_kafka.lake.options import LakeOptions, options_of
+from columnar_kafka.plain import Lenient, restored
 from columnar_kafka.producing.settings import _PRODUCER_KEYS
 from spark_sink.landing.sink_options import lake_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -53,6 +64,33 @@ def test_the_readmes_snippets_run_one_after_the_other_on_spark(
     assert "{'carrier': 'UA', 'flight': 1545, 'delay': 2} b'N14228' [('trace', b'1')]" in printed
     rows = spark.read.parquet(f"{tmp_path}/lake/flights").select("carrier", "delay").collect()
     assert sorted(map(tuple, rows)) == [("AA", None), ("UA", 2)]
+
+
+@pytest.mark.kafka
+def test_the_readmes_command_lands_json_that_nobody_has_described(kafka, topic, tmp_path) -> None:
+    name = topic(2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    orders = [{"shop": "a", "total": 1.5}, {"shop": "b", "total": 2}, {"total": 3.0, "shop": "a"}]
+    for number, order in enumerate([*orders, {"shop": 7, "new": {"x": 1}}]):
+        producer.produce(name, json.dumps(order), partition=number % 2)
+    producer.flush()
+    [text] = snippets("sh")
+    there = text.replace("localhost:9092", kafka.bootstrap_servers).replace("/lake", f"{tmp_path}")
+    there = there.replace("--topic orders", f"--topic {name} --stop-at-end --infer-messages 1")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-ec", there],
+        check=False,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 rows landed" in done.stdout
+    shown = [line.split() for line in done.stdout.splitlines()]
+    assert ["│", "a", "┆", "4.5", "│"] in shown
+    rests = [row["_rest"] for row in pl.read_delta(str(tmp_path / "orders")).to_dicts()]
+    assert [rest for rest in rests if rest] == ['{"shop":7,"new":{"x":1}}']
 
 
 @pytest.mark.kafka
@@ -275,3 +313,59 @@ def test_every_key_is_documented(page: str, keys: tuple[str, ...]) -> None:
     assert set(keys) == set(
         re.findall(r"^\| `(columnar\.[a-z.]+|fetch\.raw\.bytes)` \|", text, re.MULTILINE)
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "columns", "rest"),
+    [
+        (0, "/payload", {"id", "city"}, {"schema"}),
+        (1, "", {"specversion", "type", "source", "id", "data"}, None),
+        (1, "/data", {"id", "total"}, {"specversion", "type", "source", "id"}),
+        (2, "", {"before", "after", "source", "op", "ts_ms"}, None),
+    ],
+)
+def test_the_envelopes_have_the_columns_that_their_page_says(
+    tmp_path, number: int, path: str, columns: set[str], rest: set[str] | None
+) -> None:
+    """A record that was null so far is no column yet."""
+    sent = json.loads(snippets("json", (ROOT / "docs/envelopes.md").read_text())[number])
+    rows = landed(tmp_path, [sent], lenient=Lenient(path=path)).to_pylist()
+    left = json.loads(rows[0]["_rest"] or "null")
+    assert rows[0].keys() - {"_rest", "_kafka"} == columns - {n for n in sent if sent[n] is None}
+    assert (None if left is None else {*left}) == rest
+    assert restored(rows[0], path=path) == {n: value for n, value in sent.items() if value}
+
+
+def test_the_query_of_a_change_log_returns_the_newest_state(tmp_path) -> None:
+    page = (ROOT / "docs/envelopes.md").read_text()
+    first = json.loads(snippets("json", page)[2])
+    row = first["after"]
+    changes: list[tuple[str, Any, Any]] = [
+        ("c", None, row),
+        ("c", None, {"id": 8, "total": 1.0}),
+        ("u", row, row | {"total": 13.0}),
+        ("d", {"id": 8, "total": 1.0}, None),
+    ]
+    events = [
+        {"op": op, "before": before, "after": after, "source": {"lsn": n}}
+        for n, (op, before, after) in enumerate(changes)
+    ]
+    orders = landed(tmp_path, events, lenient=Lenient())
+    assert orders.num_rows == 4
+    [query] = snippets("sql", page)
+    assert duckdb.sql(query).fetchall() == [(7, 13.0)]
+
+
+def landed(root: Path, rows: Iterable[Any], **options: Any) -> pa.Table:
+    """Land objects as plain messages by a schema that is guessed."""
+    messages = [
+        SourceMessage(
+            topic="t", partition=0, offset=n, headers=None, value=json.dumps(row).encode()
+        )
+        for n, row in enumerate(rows)
+    ]
+    table = open_table("delta", str(root / "lake"))
+    decoding = Decoding("json", Infer(), **options).decided(table, lambda _: messages)
+    rules = Rules(plain="decode", decoding=decoding)
+    land(messages, table=table, generations={"t": TopicGeneration("c", "t")}, rules=rules)
+    return deltalake.DeltaTable(str(root / "lake")).to_pyarrow_table()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import confluent_kafka
+import orjson
+
 from benchmarks import data
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, Children
 from benchmarks.competitors import FASTAVRO, ORJSON, OURS
+from benchmarks.competitors.base import connection
 from benchmarks.landing import Ingesting, InOneProcess, OnSpark
 from benchmarks.sending import send_repeatedly
 from columnar_kafka.ingest import Decoding, Rules
+from columnar_kafka.plain import Lenient
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -24,15 +29,17 @@ is that of the process and of all that it has started, Spark's Java included; a 
 second a million rows. It is that of a *further* row: what landing all rows takes, less what
 landing the first 10,000 takes. The last column is the latter, which has connecting, planning and
 committing. *headers* and *pages* are `--verify`; *pure* is without the native core; *plain*
-messages are those of the others, landed by `--plain decode`. Spark runs a batch query, which takes
-less than a stream, and has landed everything four times before the first round. The others decode
-and write 100,000 rows at a time."""
+messages are those of the others, landed by `--plain decode`; *lenient* ones by `--plain-fields
+lenient`, and *differing* ones have an unknown field in every tenth row besides. Spark runs a batch
+query, which takes less than a stream, and has landed everything four times before the first round.
+The others decode and write 100,000 rows at a time."""
 
 ROWS: Final = 100_000
 TIMES: Final = 10
 CASE: Final = "flights"
 HEADERS, PAGES, PURE = "ours, headers", "ours, pages", "ours, pages, pure"
 PLAIN_JSON, PLAIN_AVRO = "ours, plain JSON", "ours, plain Avro"
+LENIENT, DIFFERING = "ours, lenient JSON", "ours, differing JSON"
 FROM_JSON, FROM_AVRO = "Spark from_json", "Spark from_avro"
 JSON: Final = "pyarrow.json"
 THEIRS: Final = {
@@ -47,6 +54,8 @@ TARGETS: Final[dict[str, dict[str, float | None]]] = {
     PAGES: {FROM_JSON: 40, FROM_AVRO: 20, "fastavro": 80, JSON: 18, "pyruhvro": 9},
     PURE: dict.fromkeys(THEIRS),
     PLAIN_JSON: {FROM_JSON: 3.4, JSON: None},
+    LENIENT: {PLAIN_JSON: 1 / 1.1, FROM_JSON: 3},
+    DIFFERING: {PLAIN_JSON: 1 / 1.3},
     PLAIN_AVRO: {FROM_AVRO: 2.5, "pyruhvro": 1, "fastavro": None},
 }
 MOST_PLAIN: Final = {PLAIN_JSON: 1.5, PLAIN_AVRO: 0.9}
@@ -60,7 +69,11 @@ def answer(bench: Bench) -> Answer:
     rows, times = bench.rows(ROWS), 2 if bench.short else TIMES
     topics = {who: bench.topic() for who in (OURS, ORJSON, FASTAVRO)}
     ends = {who: _fill(bench, who, topic, rows, times) for who, topic in topics.items()}
+    topics[DIFFERING] = bench.topic()
+    ends[DIFFERING] = ends[ORJSON]
+    _fill_differing(bench.servers, topics[DIFFERING], rows, times)
     own = {HEADERS: OURS, PAGES: OURS, PURE: OURS, PLAIN_JSON: ORJSON, PLAIN_AVRO: FASTAVRO}
+    own |= {LENIENT: ORJSON, DIFFERING: DIFFERING}
     places = own | {who: sender for who, (_, _, sender) in THEIRS.items()}
     with Children(_start(bench, topics)) as children:
         bench.say("the rows that land")
@@ -92,6 +105,21 @@ def _fill(bench: Bench, who: str, topic: str, rows: int, times: int) -> tuple[in
     return 1 if who == OURS else min(rows, data.load(CASE).segment_rows), end
 
 
+def _fill_differing(servers: str, topic: str, rows: int, times: int) -> None:
+    """Send the rows as JSON, every tenth one with one more field."""
+    values = [
+        orjson.dumps({**row, "note": "diverted"} if number % 10 == 0 else row)
+        for number, row in enumerate(data.load(CASE).block(rows, fresh=False))
+    ]
+    producer = confluent_kafka.Producer({**connection(servers), "compression.type": "zstd"})
+    for _ in range(times):
+        for number, value in enumerate(values):
+            producer.produce(topic, value, partition=0)
+            if not number % 1_000:
+                producer.flush()
+    producer.flush()
+
+
 def _start(bench: Bench, topics: dict[str, str]) -> dict[str, Child]:
     servers, avro = bench.servers, data.load(CASE).avro
     headers, pages = Rules(verify="headers"), Rules(verify="pages")
@@ -99,11 +127,14 @@ def _start(bench: Bench, topics: dict[str, str]) -> dict[str, Child]:
     as_json, as_avro = (
         Rules(plain="decode", decoding=Decoding(form, avro)) for form in ("json", "avro")
     )
+    lenient = Rules(plain="decode", decoding=Decoding("json", avro, lenient=Lenient()))
     start = {
         HEADERS: Child(Ingesting, headers, servers, topics[OURS]),
         PAGES: Child(Ingesting, pages, servers, topics[OURS]),
         PURE: Child(Ingesting, pages, servers, topics[OURS], environment=pure),
         PLAIN_JSON: Child(Ingesting, as_json, servers, topics[ORJSON]),
+        LENIENT: Child(Ingesting, lenient, servers, topics[ORJSON]),
+        DIFFERING: Child(Ingesting, lenient, servers, topics[DIFFERING]),
         PLAIN_AVRO: Child(Ingesting, as_avro, servers, topics[FASTAVRO]),
     }
     for who, (make, how, sender) in THEIRS.items():

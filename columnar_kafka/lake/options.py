@@ -165,7 +165,7 @@ class DecodingOptions:
     )
     plain_max_columns: int = _option(
         _LENIENT.max_columns,
-        "How many columns the table may grow to. (lenient, --plain-unknown grow)",
+        "How many columns a guess may have, and the table may grow to. (lenient)",
         least=1,
     )
 

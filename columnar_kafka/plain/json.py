@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.json
 
-from columnar_kafka.errors import SchemaError
+from columnar_kafka.columns.layouts import one_array
+from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.plain.base import DECODE_ERRORS, check_column_names
+from columnar_kafka.plain.core_rows import CoreRows
+from columnar_kafka.plain.lenient import Lenient
+from columnar_kafka.plain.lenient_rows import LenientRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,22 +37,60 @@ class Json:
     one, the columns are inferred from the first few hundred values of a table: numbers become int64
     or float64, text in ISO 8601 becomes timestamps, and the table ends before a value that does not
     fit. Numbers are never read as text, nor text as numbers.
+
+    With ``fields="lenient"`` objects are read as they land: by the rules of `Lenient`, with what
+    finds no column in one more, and the types that `Producer.set_schema` makes of the schema.
     """
 
     name = ""
 
-    def __init__(self, schema: pa.Schema | pa.DataType | None = None) -> None:
+    def __init__(
+        self,
+        schema: Any = None,
+        *,
+        fields: Literal["lenient"] | None = None,
+        unknown: str = "rest",
+        misfit: str = "rest",
+        coerce: bool = False,
+        rest_column: str = "_rest",
+        path: str = "",
+    ) -> None:
         """Set the columns of JSON objects, or the type of other values; None to infer them.
 
+        Args:
+            schema: a `pyarrow.Schema`, or a type; with `fields` it may be an Avro schema too.
+            fields: whether what differs from the schema is kept; the others are for that.
+            unknown: see `Lenient`.
+            misfit: see there.
+            coerce: see there.
+            rest_column: see there.
+            path: see there.
+
         Raises:
-            SchemaError: pyarrow cannot read a type from JSON, a map for example; or two columns
-                share a name, or one has that of the `_kafka` column.
+            SchemaError: a type cannot be read from JSON, for pyarrow a map for example; or two
+                columns share a name, or one has that of the `_kafka` column.
+            ConfigError: an argument is not allowed.
+            TypeError: with `fields`, it is no schema.
         """
+        lenient = Lenient(unknown, misfit, coerce, rest_column, path)
+        self._lenient: CoreRows | None = None
+        if fields is None and lenient != Lenient():
+            raise ConfigError('Json has rules of what differs: they need fields="lenient"')
+        if fields is not None:
+            if fields != "lenient":
+                raise ConfigError(f'fields is {fields!r}: it must be "lenient", or be left out')
+            if unknown == "grow":
+                raise ConfigError("unknown is 'grow': what is read grows no table")
+            rows = LenientRows(schema, lenient)
+            self._lenient, schema = CoreRows(rows), rows.columns
         arrow = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
         if arrow is not None:
             check_column_names(arrow)
         self._schema = None if arrow is None else pa.schema([("value", arrow)])
         self._empty = pa.array([])
+        if self._lenient is not None:
+            self._empty = pa.array([], arrow)
+            return
         try:
             self._empty = self.decode([b"null"]).slice(0, 0)
         except (pa.ArrowException, ValueError) as error:
@@ -61,6 +103,8 @@ class Json:
         """See `Format.decode`."""
         if not values:
             return self._empty
+        if self._lenient is not None:
+            return one_array(self._lenient.decode(values).to_struct_array())
         for value in values:
             if len(value) > _BRACKETS < value.count(b"[") + value.count(b"{"):
                 _check_nesting(value)
@@ -86,6 +130,8 @@ class Json:
 
     def decode_fetched(self, columns: core.FetchedColumns, *, is_key: bool) -> pa.Array | None:
         """Return what `decode` does of all keys or values; None: that has to look at them."""
+        if self._lenient is not None:
+            return None
         made = columns.json_lines(is_key, _BRACKETS, _CELLS)
         if made is None:
             return None

@@ -28,7 +28,8 @@ class Lenient:
         rest_column: the name of the last column, which has the rest as JSON text. It is there
             unless nothing goes to the rest.
         path: a JSON pointer (RFC 6901) to the object in a message that is the row.
-        max_columns: how many columns of values a table may grow to.
+        max_columns: how many columns of values a schema that is guessed may have, and a table may
+            grow to.
 
     Raises:
         ConfigError: a value is not allowed.

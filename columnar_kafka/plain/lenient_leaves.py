@@ -28,6 +28,8 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _NUMBERS: Final = ("integer", "float", "decimal")
 _WHOLE: Final = ("integer", "date", "time", "timestamp", "local timestamp", "duration")
 _PLACES: Final = 40  # more than an integer of any column has
+_DAYS: Final = range(-719_162, 2_932_897)
+_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _NARROW: Final = {16: ("<e", 5), 32: ("<f", 9)}
 """The format of floats by their bits, and the most digits that tell one from all others."""
 
@@ -42,6 +44,7 @@ def leaf_fit(
     read_text = None
     if kind != "decimal":
         read_text = text_reader(arrow, path, schema, is_lossless=not coerce)
+    times = _readable(arrow)
     size = arrow.byte_width if pa.types.is_fixed_size_binary(arrow) else None
 
     def fit(value: Any) -> Any:
@@ -51,6 +54,8 @@ def leaf_fit(
             value = _number(value, arrow, path)
         elif read_text is not None:
             value = read_text(value)
+        if times is not None and type(value) is int and value not in times:
+            raise RowError(f"field {path!r} is {value}, which is in no year from 1 to 9999")
         taken, _ = take(value)
         if size is not None and size != len(taken):
             raise RowError(f"field {path!r} has {len(taken)} bytes; its schema wants {arrow}")
@@ -66,6 +71,16 @@ def shortest(number: float, arrow: pa.DataType) -> decimal.Decimal:
     code, most = _NARROW[arrow.bit_width]
     texts = (f"{number:.{digits}g}" for digits in range(1, most + 1))
     return decimal.Decimal(next(text for text in texts if _narrow(float(text), code) == number))
+
+
+def _readable(arrow: pa.DataType) -> range | None:
+    """Return the dates or times that Python and most engines can read; None for other types."""
+    if pa.types.is_date(arrow):
+        return _DAYS
+    if not pa.types.is_timestamp(arrow):
+        return None
+    day = 86_400 * _PER_SECOND[arrow.unit]
+    return range(_DAYS.start * day, _DAYS.stop * day)
 
 
 def _coerced(value: Any, kind: str | None) -> Any:

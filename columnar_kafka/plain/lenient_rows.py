@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from columnar_kafka import native
 from columnar_kafka.columns.from_rows.copying import element
-from columnar_kafka.columns.native_format import NotNativeError
+from columnar_kafka.columns.native_format import NotNativeError, row_format
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.json_leaves import check_names
 from columnar_kafka.plain.json_text import parse, shown, text_of
@@ -26,7 +27,7 @@ from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from columnar_kafka.columns.from_rows.rows_to_columns import RowValues
     from columnar_kafka.native import _core as core
@@ -57,7 +58,19 @@ class LenientRows(RowsOneByOne):
 
     def native_format(self) -> core.PlainFormat:
         """See `PlainRows.native_format`."""
-        raise NotNativeError("it has no lenient rows")
+        rules, paths = self._lenient, list(_leaf_paths(self.columns))
+        if "\\" in "".join([*paths, *self._tokens]):
+            raise NotNativeError("it compares names as they are written, with their escapes")
+        texts = [place for place, path in enumerate(paths) if path in self.records.json_texts]
+        keeps = rules.unknown != "ignore", rules.misfit == "rest"
+        return native.core.PlainFormat.lenient_json(
+            row_format(self.records),
+            self._tokens,
+            keeps,
+            rules.unknown == "grow",
+            rules.coerce,
+            texts,
+        )
 
     def taken(self, value: bytes) -> RowValues:
         """See `RowsOneByOne.taken`."""
@@ -65,6 +78,10 @@ class LenientRows(RowsOneByOne):
         if not self._lenient.has_rest:
             return tuple(values)
         return (*values, None if left is None else text_of(left))
+
+    def row(self, value: bytes) -> RowValues | None:
+        """See `PlainRows.row`; a table is to grow by what `decode` shows."""
+        return None if self._lenient.unknown == "grow" else super().row(value)
 
     def restored(self, row: dict[str, Any]) -> dict[str, Any]:
         """See `PlainRows.restored`."""
@@ -100,6 +117,25 @@ def _with_rest(records: RecordSchema, lenient: Lenient) -> RecordSchema:
         )
     rest = RecordSchema.parse(pa.schema([(name, pa.string())])).arrow.field(0)
     return replace(records, arrow=records.arrow.append(rest))
+
+
+def _leaf_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of all leaves, in their order."""
+    for field in fields:
+        yield from _paths(field.type, f"{prefix}{field.name}")
+
+
+def _paths(arrow: pa.DataType, path: str) -> Iterator[str]:
+    kind = family(arrow)
+    if kind == "struct":
+        yield from _leaf_paths(arrow, f"{path}.")
+    elif kind == "map":
+        yield f"{path}.key"
+        yield from _paths(arrow.item_type, f"{path}.value")
+    elif kind == "list":
+        yield from _paths(arrow.value_type, f"{path}.item")
+    else:
+        yield path
 
 
 class _Fits:

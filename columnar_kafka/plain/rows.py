@@ -61,13 +61,13 @@ class PlainRows(ABC):
     def native_format(self) -> core.PlainFormat:
         """Return how the native core decodes values. Raises NotNativeError."""
 
-    def native(self) -> tuple[core.PlainFormat, core.Encoder]:
+    def native(self, compression: str = "zstd") -> tuple[core.PlainFormat, core.Encoder]:
         """Return what decodes values in the native core, and encodes their rows with `_kafka`.
 
         Raises:
             NotNativeError: the core has nothing for them.
         """
-        return self.native_format(), native_encoder(self.schema, KafkaColumn(_MEMBERS), "zstd")
+        return self.native_format(), native_encoder(self.schema, KafkaColumn(_MEMBERS), compression)
 
     def row(self, value: bytes) -> RowValues | None:
         """Return the row of a value as the native core takes it.

@@ -19,7 +19,7 @@ from columnar_kafka.schema.type_families import family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["FieldReport", "Inference", "schema_of"]
+__all__ = ["MAX_COLUMNS", "FieldReport", "Inference", "schema_of"]
 
 MAX_COLUMNS: Final = 1000
 _LONGEST_NAME: Final = 255

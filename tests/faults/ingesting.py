@@ -25,6 +25,12 @@ POINTS = (
     *("before a file", "in a file", "before the commit", "before the swap", "in the swap"),
     *("after the swap", "before Kafka's commit", "between batches"),
 )
+GROWING_POINTS = (
+    *("before a schema", "after a schema", "before a file", "in a file", "before the commit"),
+    *("before the swap", "in the swap", "after the swap", "before Kafka's commit"),
+    "between batches",
+)
+"""Points of a process that has its table grow: a schema is kept before the files are written."""
 LETTER_POINTS = (
     *("before the letters", "in the letters", "after the letters"),
     *("before the commit", "before the swap", "after the swap"),
@@ -41,7 +47,7 @@ class Job:
     """What is ingested, and where to.
 
     Plain messages go to a `place` of dead letters, if any; with a `decoding` only those that it
-    cannot decode.
+    cannot decode, which without a place are an error.
     """
 
     lake: Any
@@ -61,15 +67,27 @@ class Job:
 
         `at` is at which time; `folder` is created.
         """
-        folder.mkdir()
-        orders = Orders(points=(point,), at=(at,), folder=str(folder))
-        process = _processes.Process(target=self._run_armed, args=(orders,))
-        with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
-            process.start()
+        process, orders = self.armed(point, at, folder)
         process.join()
         assert process.exitcode == -signal.SIGKILL, point
         [line] = orders.killed()
         return line
+
+    def armed(self, point: str, at: int, folder: Path) -> tuple[Any, Orders]:
+        """Do as `be_killed`, but return the process, started, and its orders."""
+        folder.mkdir()
+        orders = Orders(points=(point,), at=(at,), folder=str(folder))
+        return self._started(self._run_armed, orders), orders
+
+    def started(self) -> Any:
+        """Return a process, started, that ingests all there is."""
+        return self._started(self.run)
+
+    def _started(self, run: Any, *arguments: Any) -> Any:
+        process = _processes.Process(target=run, args=arguments)
+        with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+            process.start()
+        return process
 
     def _run_armed(self, orders: Orders) -> None:
         os.environ.update(orders.environment())
@@ -85,8 +103,10 @@ class Job:
         return self.lake.table(**({} if self.lake.bucket else {"files": LocalFiles()}))
 
     def _rules(self) -> Rules:
-        if self.place is None:
+        if self.place is None and self.decoding is None:
             return Rules()
+        if self.place is None:
+            return Rules(plain="decode", decoding=self.decoding)
         plain: Any = "dead-letter" if self.decoding is None else "decode"
         letters = open_dead_letters(self.place)
         return Rules(dead_letters=letters, plain=plain, decoding=self.decoding)

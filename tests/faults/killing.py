@@ -167,6 +167,16 @@ class Table:
     def fit(self, schema: Any) -> Any:
         return self.inner.fit(schema)
 
+    def columns(self) -> Any:
+        return self.inner.columns()
+
+    def kept_schema(self) -> Any:
+        return self.inner.kept_schema()
+
+    def keep_schema(self, *arguments: Any) -> Any:
+        with around("before a schema", "after a schema"):
+            return self.inner.keep_schema(*arguments)
+
     def create(self, *arguments: Any) -> FileWriter:
         with around("before a file"):
             return FileWriter(self.inner.create(*arguments))

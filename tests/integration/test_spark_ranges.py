@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from lakes import DirectoryLake, IcebergLake, letters, place_at, rows
+from lakes import DeltaLake, DirectoryLake, IcebergLake, letters, place_at, rows
 from spark_tasks import SCHEMA, Query, close_kept_clients, send
 from support import eventually
 
@@ -259,3 +259,28 @@ def test_plain_messages_are_decoded_together_and_one_by_one_alike(
 
 
 AVRO = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
+
+
+def test_the_driver_decides_the_schema_which_grows_in_the_tasks(
+    kafka: LocalKafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    name = topic(2)
+    lake = DeltaLake(tmp_path / "lake")
+    plain = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    options = {"plain": "decode", "plain.format": "json", "plain.schema": "infer"}
+    options |= {"plain.fields": "lenient", "plain.unknown": "grow"}
+    named = {f"table.{option}": value for option, value in options.items()}
+    for number in range(3):  # a writer is made for each batch
+        for n in range(4):
+            row = {"n": 4 * number + n, f"f{number}": {"x": n}}
+            plain.produce(name, json.dumps(row), partition=n % 2)
+        plain.flush()
+        where = {"subscribe": name, "table.format": "delta"}
+        query = Query(kafka, name, str(lake.root), **where, **named)
+        query.land(*([one] for one in query.ranges()))
+    landed = sorted(lake.read().to_pylist(), key=lambda row: row["n"])
+    assert [row["n"] for row in landed] == list(range(12))
+    for row in landed:
+        number, n = divmod(row["n"], 4)
+        names = {field for field in ("f0", "f1", "f2") if row[field] is not None}
+        assert (names, row[f"f{number}"], row["_rest"]) == ({f"f{number}"}, {"x": n}, None)

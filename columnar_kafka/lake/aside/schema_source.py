@@ -21,7 +21,7 @@ from columnar_kafka.lake.aside.kept_columns import (
     row_columns,
     table_columns,
 )
-from columnar_kafka.schema.inference import Inference
+from columnar_kafka.schema.inference import MAX_COLUMNS, Inference
 from columnar_kafka.schema.kept import to_kept
 from columnar_kafka.schema.leading import led_by, nullable, of_columns
 
@@ -112,7 +112,9 @@ class Infer(SchemaSource):
         messages: Iterable[SourceMessage],
     ) -> str:
         """Guess a schema and keep it; return the one that is kept."""
-        inference = Inference(times=self.times, reserved=own_columns(decoding.rest_column))
+        most = decoding.lenient.max_columns if decoding.lenient is not None else MAX_COLUMNS
+        own = own_columns(decoding.rest_column)
+        inference = Inference(times=self.times, reserved=own, max_columns=most)
         passed_over = 0
         segments: dict[int, SourceMessage] = {}  # the last one of each partition
         for message in messages:

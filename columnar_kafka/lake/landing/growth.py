@@ -36,8 +36,10 @@ __all__ = ["Growth"]
 
 _log = logging.getLogger(__name__)
 
-_TRIES: Final = 4
-"""Runs of messages in an attempt that are looked at, as long as they tell no column."""
+_PATIENCE: Final = 64
+_COST: Final = 16
+"""An attempt looks at so many runs of messages, as long as they tell no column. One that has rests
+counts for some."""
 
 
 class Growth:
@@ -46,7 +48,7 @@ class Growth:
     def __init__(self, decoding: Decoding, table: LakeTable) -> None:
         self._decoding = decoding
         self._table = table
-        self._tries = 0
+        self._patience = _PATIENCE
 
     def after(self, rows: pa.Table) -> Decoding | None:
         """Return how to decode from now on, if these rows have told it; None if they have not.
@@ -58,13 +60,11 @@ class Growth:
         """
         assert self._decoding.lenient is not None
         rests = rows[self._decoding.lenient.rest_column].drop_null()
-        if not len(rests):
-            return None
-        self._tries += 1
+        self._patience -= _COST if len(rests) else 1
         schema = RecordSchema.parse(self._decoding.schema)
-        told = self._told(rests.to_pylist(), schema)
+        told = self._told(rests.to_pylist(), schema) if len(rests) else None
         wider = None if told is None else self._agreed(told, schema)
-        if wider is None and self._tries < _TRIES:
+        if wider is None and self._patience > 0:
             return None
         # Once in an attempt: what comes after has the rest.
         lenient = replace(self._decoding.lenient, unknown="rest")
@@ -97,13 +97,12 @@ class Growth:
             if wider.arrow == before.arrow:  # another process has done it
                 return None if before.arrow == schema.arrow else before
             rows = PlainDecoder(replace(self._decoding, schema=wider)).schema
+            text = to_kept(wider)
             try:
-                self._table.fit(rows)
+                kept = self._table.keep_schema(text, rows, kept)
             except UnlandableError as error:
                 _log.warning("%s gets no columns for new fields: %s", self._table, error)
                 return None
-            text = to_kept(wider)
-            kept = self._table.keep_schema(text, rows, kept)
             if kept == text:
                 _log.info("%s: columns for new fields: %s", self._table, text)
                 return wider

@@ -153,7 +153,8 @@ class LakeTable(ABC):
         files with the columns of `rows`.
 
         Raises:
-            LakeError: the table cannot be read or changed, or have such columns.
+            UnlandableError: such rows cannot land in the table.
+            LakeError: the table cannot be read or changed.
         """
         for _ in range(_TRIES):
             kept = self.kept_schema()

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 use crate::plain::avro::{self, Plan};
 use crate::plain::json;
+use crate::plain::lenient::{self, Rules};
 use crate::produce::batch::Records;
 use crate::produce::columns::{NotTaken, Taken};
 use crate::produce::row_format::{RowAppender, RowFormat};
@@ -19,6 +20,8 @@ pub struct PlainFormat {
 enum Values {
     /// `is_exact`: numbers with a point are `Decimal`s to the package.
     Json { is_exact: bool },
+    /// JSON objects that may differ.
+    Lenient(Rules),
     /// `prefix`: what every value begins with.
     Avro { fields: Vec<Plan>, prefix: Vec<u8> },
 }
@@ -29,6 +32,29 @@ impl PlainFormat {
     #[staticmethod]
     fn json(py: Python<'_>, rows: Py<RowFormat>, is_exact: bool) -> PyResult<Self> {
         entry(py, "PlainFormat.json", || Ok(Self { rows, values: Values::Json { is_exact } }))
+    }
+
+    /// JSON objects that may differ from the columns. `path` are the names on the path to the row,
+    /// `keeps` says whether the rest has unknown fields and whether it has values that do not fit,
+    /// `grows` whether what has unknown fields is left to the package, and `json_texts` are the places of
+    /// the leaves of JSON text.
+    #[staticmethod]
+    fn lenient_json(
+        py: Python<'_>,
+        rows: Py<RowFormat>,
+        path: Vec<String>,
+        keeps: (bool, bool),
+        grows: bool,
+        coerces: bool,
+        json_texts: Vec<usize>,
+    ) -> PyResult<Self> {
+        entry(py, "PlainFormat.lenient_json", || {
+            let leaves = rows.get().leaf_sizes.len();
+            let json_texts = (0..leaves).map(|leaf| json_texts.contains(&leaf)).collect();
+            let (keeps_unknown, keeps_misfits) = keeps;
+            let rules = Rules { path, keeps_unknown, grows, keeps_misfits, coerces, json_texts };
+            Ok(Self { rows, values: Values::Lenient(rules) })
+        })
     }
 
     /// Avro datums of a record; `fields` describes the type of each field.
@@ -53,6 +79,9 @@ impl PlainFormat {
         match &self.values {
             Values::Json { is_exact } => {
                 json::append_row(value, *is_exact, appender, &mut records.leaves)
+            }
+            Values::Lenient(rules) => {
+                lenient::append_row(value, rules, appender, &mut records.leaves)
             }
             Values::Avro { fields, prefix } => {
                 let value = value.strip_prefix(&prefix[..]).ok_or(NotTaken)?;

@@ -15,7 +15,7 @@ use crate::values::size::Size;
 /// A number as long as this may have an exponent that no `Decimal` has.
 const LONG_NUMBER: usize = 18;
 /// The names of a longer object are not compared with each other.
-const MOST_PAIRS: usize = 64;
+pub const MOST_PAIRS: usize = 64;
 
 /// Append an object to the columns of a row; `is_exact`: see `PlainFormat`.
 pub fn append_row(
@@ -33,10 +33,10 @@ pub fn append_row(
     taken
 }
 
-struct Reader<'j> {
-    json: Jiter<'j>,
-    is_exact: bool,
-    size: Size,
+pub struct Reader<'j> {
+    pub json: Jiter<'j>,
+    pub is_exact: bool,
+    pub size: Size,
 }
 
 impl Reader<'_> {
@@ -179,7 +179,7 @@ impl Reader<'_> {
     }
 
     #[inline(never)]
-    fn rare(&mut self, first: Peek, kind: &Kind, values: &mut Values) -> Taken {
+    pub fn rare(&mut self, first: Peek, kind: &Kind, values: &mut Values) -> Taken {
         match (values, kind) {
             (values, Kind::Date | Kind::Timestamp { .. } | Kind::Time { .. }) => {
                 return self.time(first, kind, values);
@@ -278,12 +278,12 @@ impl Reader<'_> {
 }
 
 #[inline(always)]
-fn text<'r>(json: &'r mut Jiter<'_>, first: Peek) -> Result<&'r str, NotTaken> {
+pub fn text<'r>(json: &'r mut Jiter<'_>, first: Peek) -> Result<&'r str, NotTaken> {
     if first == Peek::String { json.known_str().map_err(wrong) } else { Err(NotTaken) }
 }
 
 #[cold]
-fn wrong(_: JiterError) -> NotTaken {
+pub fn wrong(_: JiterError) -> NotTaken {
     NotTaken
 }
 

@@ -46,6 +46,27 @@ type Parts = (i64, Py<PyAny>, Option<Py<PyBytes>>, Py<PyAny>, Option<i64>);
 
 #[pymethods]
 impl PlainMessages {
+    /// Messages that have nothing but these values, with their indices for offsets.
+    #[staticmethod]
+    fn of_values(py: Python<'_>, values: Vec<Py<PyBytes>>) -> Self {
+        let mut messages = Vec::with_capacity(values.len());
+        let mut nbytes = 0;
+        for (offset, value) in (0..).zip(values) {
+            nbytes += value.as_bytes(py).len();
+            messages.push(Message {
+                offset,
+                time: NO_TIME,
+                value: Some(value),
+                key: py.None(),
+                headers: py.None(),
+                checksums: 0,
+                value_bytes: nbytes,
+                all_bytes: nbytes,
+            });
+        }
+        Self { partition: 0, messages, newest: NO_TIME }
+    }
+
     fn __len__(&self) -> usize {
         self.messages.len()
     }

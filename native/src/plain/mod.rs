@@ -1,7 +1,7 @@
 //! Plain messages to batches: a stretch of them in one call, each message wholly or not at all.
 //!
 //! `messages` reads them off the client's objects, and `batch` appends their values to columns, by the
-//! `json` or the `avro` of their `format`. What is not surely a row is left: the package judges it, in
+//! `json`, the `lenient` or the `avro` of their `format`. What is not surely a row is left: the package judges it, in
 //! Python, and has every rule and every error.
 
 mod avro;
@@ -9,5 +9,9 @@ pub mod batch;
 pub mod fetched;
 pub mod format;
 mod json;
+mod lenient;
+mod lenient_leaves;
 pub mod messages;
+mod numbers;
+mod rest;
 mod times;

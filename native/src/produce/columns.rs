@@ -56,6 +56,8 @@ pub struct Struct {
 #[derive(Default)]
 pub struct Appending {
     pub scratch: Vec<u8>,
+    /// For text that is put together.
+    pub text: Vec<u8>,
     /// What the row takes.
     pub size: Size,
     /// Whether rows are as the package passes them: records are tuples, and maps are pairs.

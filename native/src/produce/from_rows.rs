@@ -122,17 +122,30 @@ impl Template {
     /// The column of the next name; None: there is none, or the record has had it.
     #[inline(always)]
     pub fn next(&mut self, name: &[u8]) -> Option<usize> {
+        self.find_next(name)?
+    }
+
+    /// The column of the next name, or None inside if the record has had it; None: there is none.
+    #[inline(always)]
+    pub fn find_next(&mut self, name: &[u8]) -> Option<Option<usize>> {
         let previous = self.text.previous;
         let mut column = self.text.after[previous];
         if self.names.get(column).is_none_or(|known| !is_equal(known.as_bytes(), name)) {
             column = *self.columns.get(std::str::from_utf8(name).ok()?)?;
             self.text.after[previous] = column;
         }
-        if std::mem::replace(&mut self.text.seen[column], self.text.record) == self.text.record {
-            return None;
+        if !self.is_missing(column) {
+            return Some(None);
         }
+        self.text.seen[column] = self.text.record;
         self.text.previous = column;
-        Some(column)
+        Some(Some(column))
+    }
+
+    /// Whether the record has not had a column's name.
+    #[inline(always)]
+    pub fn is_missing(&self, column: usize) -> bool {
+        self.text.seen[column] != self.text.record
     }
 
     /// Find the order of a dict's keys; None if they are not the names.

@@ -321,6 +321,23 @@ def test_messages_that_differ_land_with_a_rest_and_are_verified(
     assert json.loads(invoke(*verify, *decode, "--json").stdout)["decoded"] == 1
 
 
+def test_a_json_schema_has_the_columns(topic: FakeKafka, tmp_path: Path) -> None:
+    properties = {"n": {"type": "integer"}, "on": {"type": "string", "format": "date"}, "any": {}}
+    schema = {"type": "object", "properties": properties, "required": ["n"]}
+    (tmp_path / "t.json").write_text(json.dumps(schema))
+    with topic.Producer({}) as sender:
+        sender.produce("t", b'{"n": 5, "on": "2026-01-31", "any": [1.50, "x"]}')
+        sender.produce("t", b'{"on": "2026-01-31"}')
+    lake = tmp_path / "lake"
+    decode = ("--plain-format", "json", "--plain-schema", str(tmp_path / "t.json"))
+    line = (*INGEST, str(lake), "--stop-at-end", "--plain", "decode", *decode)
+    result = invoke(*line, "--dead-letters", str(tmp_path / "dead"))
+    assert "1 plain messages decoded, 1 dead letters" in result.stdout
+    tables = [pq.read_table(file) for file in lake.glob("t/*")]
+    [row] = [row for table in tables for row in table.to_pylist() if "on" in row]
+    assert (row["n"], str(row["on"]), row["any"]) == (5, "2026-01-31", '[1.50,"x"]')
+
+
 def test_a_schema_that_is_guessed_is_shown_once_and_replayed_and_verified(
     topic: FakeKafka, tmp_path: Path
 ) -> None:

@@ -109,3 +109,28 @@ def test_a_plain_message_among_dead_letters_is_decoded(topic: FakeKafka, tmp_pat
     assert told == "1 rows landed in 1 files, 1 plain messages decoded\n"
     verify = ("verify", lake, "--bootstrap-servers", "h:1", "--topic", "t", *decode)
     assert "5 rows and 1 plain messages are in the table" in invoke(*verify).stdout
+
+
+@pytest.mark.parametrize("schema", ["{root}/schema", "table"])
+def test_dead_letters_land_once_they_may_differ(
+    topic: FakeKafka, tmp_path: Path, schema: str
+) -> None:
+    with topic.Producer({}) as sender:
+        for row in ({"n": 5, "new": {"x": 1}}, {"n": 7.0}, {}, {"n": "8"}, [9]):
+            sender.produce("t", json.dumps(row))
+    lake, dead = str(tmp_path / "lake"), str(tmp_path / "dead")
+    fields = [{"name": "n", "type": ["null", "long"]}]
+    avro = {"type": "record", "name": "r", "fields": fields}
+    (tmp_path / "schema").write_text(json.dumps(avro))
+    delta = ("--format", "delta", "--plain", "decode", "--plain-format", "json")
+    exact = (*delta, "--plain-schema", str(tmp_path / "schema"), "--dead-letters", dead)
+    landed = invoke(*INGEST, lake, "--stop-at-end", *exact).stdout
+    assert landed == "t: 5 rows landed in 1 files, 5 dead letters\n"
+    lenient = ("--plain-fields", "lenient", "--plain-unknown", "grow", "--dead-letters")
+    chosen = (*delta, "--plain-schema", schema.replace("{root}", str(tmp_path)), *lenient)
+    told = invoke("replay", dead, "--to", lake, *chosen, str(tmp_path / "still")).stdout
+    assert "4 plain messages decoded, 1 dead letters" in told
+    rows = DeltaTable(lake).to_pyarrow_table().sort_by("n").to_pylist()[5:]
+    assert [row["n"] for row in rows] == [5, 7, None, None]
+    assert rows[0]["new"] == {"x": 1}
+    assert sorted(row["_rest"] or "" for row in rows) == ["", "", "", '{"n":"8"}']

@@ -13,16 +13,25 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from drifting import comparable
+from drifting import comparable, values_of
 from habits import HABITS, messages
 from inferred_tables import ingest, send
 from ingest_fakes import ingest_from
-from lakes import POLARS_READS_ALL, DeltaLake, DirectoryLake, IcebergLake, needs_added_fields
+from lakes import (
+    POLARS_READS_ALL,
+    DeltaLake,
+    DirectoryLake,
+    IcebergLake,
+    needs_added_fields,
+    place_at,
+)
+from lakes import letters as letters_of
 from support import by_profile
 
 from columnar_kafka.ingest import Infer
 from columnar_kafka.plain import Lenient, restored
 from columnar_kafka.schema.kept import from_kept
+from columnar_kafka.schema.leading import number_of_columns
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -60,13 +69,59 @@ def test_columns_and_rest_are_the_message(
             assert ingest(lake.table(), infer, partitions=(0,), lenient=lenient) == len(half)
     values = [json.loads(json.dumps(message, default=float)) for message in sent]
     for lake in lakes:
-        schema = from_kept(lake.table().kept_schema())
+        schema = lake.table().kept_schema()
         for engine, rows in read(lake):
             # pyiceberg reads a list of records that is null as one that is empty.
             text = text_without_empty if engine == "IcebergLake" else text_of
             found = Counter(text(restored(row, schema)) for row in rows)
             expected = Counter(map(text, values))
             assert found == expected, (engine, (found - expected).most_common(1))
+
+
+REFUSED = [
+    *("{", '{"a": 1} {"a": 2}', "NaN", '{"n": NaN}', "7", "[]", '{"n": 1, "n": 2}', "\ufeff{}"),
+    '{"o": {"x": 1, "x": 1}}',
+    '{"deep": ' + "[" * 1000 + "]" * 1000 + "}",
+]
+LANDED = [
+    *(
+        "{}",
+        '{"n": null}',
+        '{"": 1}',
+        '{"a.b": {"c d": 1}}',
+        '{"\\u0000": 1, "\\n": 2, "e=mc2": 3}',
+    ),
+    '{"ID": 1, "id": 2, "Id": {"x": 1, "X": 2}}',
+    '{"_kafka": 1, "_KAFKA.key": 2, "_rest": 3, "_ingest_date": 4, "_Kafka_Topic": 5}',
+    '{"' + "n" * 10_000 + '": 1, "' + "é" * 200 + '": 2}',
+    '{"s": "\\ud83d", "\\udc00": {"x": "\\ud83d"}, "t": "\\ud83d\\ude00"}',
+    '{"big": ' + "9" * 400 + ', "small": 1e-400, "e": 1E+400, "exact": 0.1000000000000000055}',
+    '{"deep": ' + '{"x": ' * 150 + "1" + "}" * 150 + "}",
+    *('{"@type": 1, "ce-id": [{"$ref": "#/"}], "ключ": {"名": true}}', '{"n": 1}'),
+]
+
+
+@needs_added_fields
+@pytest.mark.parametrize("unknown", ["rest", "grow"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_json_lands_whole_or_not_and_tables_can_be_read(
+    kafka: FakeKafka, tmp_path: Path, kind: Any, unknown: str
+) -> None:
+    lake, letters = kind(tmp_path / "lake"), place_at(tmp_path / "dead")
+    lenient = Lenient(unknown=unknown, max_columns=300)
+    names = [json.dumps({f"name{n}": n for n in range(first, first + 500)}) for first in (0, 500)]
+    for sent in REFUSED + LANDED, LANDED[::-1], names:
+        send(kafka, sent)
+        ingest(lake.table(), Infer(), partitions=(0,), lenient=lenient, dead_letters=letters)
+    assert [letter["value"].decode() for letter in letters_of(letters)] == REFUSED
+    schema = from_kept(lake.table().kept_schema())
+    assert number_of_columns(schema.arrow) <= 300
+    sent = [values_of(text) for text in [*LANDED, *LANDED, *names]]
+    for engine, rows in read(lake):
+        text = text_without_empty if engine == "IcebergLake" else text_of
+        found = Counter(text(restored(row, schema)) for row in rows)
+        expected = Counter(map(text, sent))
+        assert found == expected, (engine, (found - expected).most_common(1))
 
 
 def text_of(value: Any) -> str:

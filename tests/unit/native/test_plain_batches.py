@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import random
-import re
-import tempfile
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Message
+from drifting import Drifting
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from lakes import FENCE, GENERATIONS, DirectoryLake, letters, place_at
+from lakes import FENCE
+from landed_alike import ROOM, assert_lands_alike
 from nesting import RandomRows
-from plain_values import avro_values, json_rows, json_values, schema
-from same_tables import assert_same
+from plain_values import avro_values, broken, json_rows, json_values, schema
 from support import by_profile, examples
 
 from columnar_kafka import native
 from columnar_kafka.errors import ConfigError
-from columnar_kafka.ingest import Decoding, Rules
+from columnar_kafka.ingest import Decoding
 from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.lake.aside.decoding import PlainDecoder
-from columnar_kafka.lake.aside.set_aside import land_staged
 from columnar_kafka.lake.landing.core_rows import CoreRows
-from columnar_kafka.lake.landing.stage import Stager
-from columnar_kafka.lake.model import PlainMessages, StageResult
-from columnar_kafka.lake.plan import Layout, Planner
+from columnar_kafka.plain import Lenient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
-
+INT = pa.int64()
 VALUES = {"json": json_values, "avro": avro_values}
-HEADERS: list[Any] = [None, None, [("h", b"1"), ("é", None)], []]
 RUNS = by_profile(50, 200)
-ROOM = 1 << 40
 
 
 @settings(max_examples=examples(100))
@@ -59,82 +53,79 @@ def test_random_rows_of_random_types_land_as_they_do_one_by_one(seed: int) -> No
     assert_lands_alike(decoding, json_rows(source.rows[:RUNS], rng), rng)
 
 
-def assert_lands_alike(
-    decoding: Decoding, values: Sequence[bytes | None], rng: random.Random
-) -> None:
-    messages, offset = [], rng.choice([0, 65_500])
-    for value in values:
-        offset += rng.choice([1, 1, 1, 5])
-        messages.append(
-            Message(
-                topic="t",
-                partition=0,
-                offset=offset,
-                key=rng.choice([None, b"", b"key"]),
-                value=value,
-                headers=rng.choice(HEADERS),
-                timestamp=rng.choice([(0, 0), (1, 0), (1, 1_700_000_000_000), (2, 5)]),
-            )
-        )
-    layout = Layout(file_bytes=rng.choice([1 << 20, 2000]))
-    together = landed(messages, decoding, layout, add_together)
-    assert_landed_alike(together, landed(messages, decoding, layout, add_one_by_one))
+@settings(max_examples=examples(200))
+@given(st.integers(0, 2**64))
+def test_random_objects_that_drift_land_as_they_do_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    drifting, lenient = Drifting(rng), random_rules(rng)
+    values = [drifting.message() for _ in range(RUNS)]
+    if lenient.path:
+        values = [enveloped(value, rng) for value in values]
+    odd = [odd_text(value, rng).encode(errors="surrogatepass") for value in values]
+    decoding = Decoding("json", drifting.schema, lenient=lenient)
+    assert_lands_alike(decoding, [broken(value, rng) for value in odd], rng)
 
 
-def add_together(stager: Stager, messages: list[Message]) -> None:
-    at = 0
-    while at < len(messages):
-        core = native.core.read_messages(messages, at, Message, ROOM)
-        assert core is not None
-        stager.add_plain(PlainMessages("t", core))
-        at += len(core)
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**64))
+def test_random_messages_land_leniently_as_they_do_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    avro = schema(rng)
+    decoding = Decoding("json", avro, lenient=replace(random_rules(rng), path=""))
+    assert_lands_alike(decoding, json_values(avro, rng, RUNS), rng)
 
 
-def add_one_by_one(stager: Stager, messages: list[Message]) -> None:
-    for message in messages:
-        stager.add(source_message(message))
+def random_rules(rng: random.Random) -> Lenient:
+    return Lenient(
+        unknown=rng.choice(["rest", "ignore"]),
+        misfit=rng.choice(["rest", "rest", "dead-letter"]),
+        coerce=rng.random() < 0.3,
+        path=rng.choice(["", "", "", "/a", "/a/b"]),
+    )
 
 
-Landed = tuple[list["pa.Table"], list[tuple[int, str]], StageResult]
+def enveloped(value: str, rng: random.Random) -> str:
+    others = ['"z": [1, {"a": 1}], ', '"a": 1, ', '"b": null, ', ""]
+    inner = f'{{{rng.choice(others)}"a": {value}, "b": {value}, "y": 1}}'
+    return inner if rng.random() < 0.5 else f'{{"x": 0, "a": {inner}}}'
 
 
-def landed(
-    messages: list[Message],
-    decoding: Decoding,
-    layout: Layout,
-    add: Callable[[Stager, list[Message]], None],
-) -> Landed:
-    """Return the rows and the dead letters of messages, and what was staged."""
-    with tempfile.TemporaryDirectory() as folder:
-        lake, place = DirectoryLake(Path(folder, "lake")), place_at(Path(folder, "letters"))
-        rules = Rules(plain="decode", decoding=decoding, dead_letters=place)
-        planner = Planner(fences={}, generations=GENERATIONS, layout=layout)
-        stager = Stager(table=lake.table(), planner=planner, rules=rules)
-        add(stager, messages)
-        staged = stager.finish()
-        land_staged(lake.table(), [staged], rules)
-        # fastavro's texts have the addresses of objects.
-        refused = [
-            (letter["offset"], re.sub("0x[0-9a-f]+", "", letter["reason"]))
-            for letter in letters(place)
-        ]
-        return [lake.read()] if staged.files else [], refused, staged
+def odd_text(value: str, rng: random.Random) -> str:
+    """Return a message, or one in which a name is repeated, or that is nested deeply."""
+    if rng.random() < 0.95:
+        return value
+    depth = rng.choice([3, 198, 199, 200, 500])
+    more = [
+        '"u": 1, "u": 2',
+        '"u": [{"v": 1, "v": 2}]',
+        '"u": 1e99999999999999999999',
+        f'"u": {"[" * depth + "]" * depth}',
+        ", ".join(f'"u{n}": {n}' for n in range(rng.choice([10, 70]))),
+    ]
+    return value.replace("{", "{" + rng.choice(more) + ", ", rng.choice([1, 1, 9]))
 
 
-def assert_landed_alike(one: Landed, other: Landed) -> None:
-    assert one[1] == other[1]
-    assert files_of(one[2]) == files_of(other[2])
-    assert len(one[0]) == len(other[0])
-    for table, expected in zip(one[0], other[0], strict=True):
-        assert_same(table, expected)
-
-
-def files_of(staged: StageResult) -> Any:
-    """Return what is the same in the files of two attempts."""
-    return [
-        (file.first, file.last, file.messages, file.rows, file.segment, file.schema, file.digest)
-        for file in staged.files
-    ], sorted(staged.decoded.values())
+def test_the_core_takes_objects_that_differ() -> None:
+    schema = pa.schema(
+        [("n", pa.int64()), ("f", pa.float64()), ("t", pa.string()), ("s", pa.struct([("x", INT)]))]
+    )
+    values = [
+        *(b'{"n": 7.0, "f": 0.30000000000000004, "t": "\\u00e9", "s": {"x": 1}}', b"{}"),
+        b'{"new": {"a": ["\\u00e9\\n", 1.50, null]}, "s": {"y": "\\ud83d\\ude00"}, "n": "x"}',
+        *(b'{"n": 1.5, "f": true, "t": 5, "s": []}', b'{"f": 0.1000000000000000055, "n": null}'),
+        b'{"s": null, "_rest": {"a": "a"}, "x": {"y": {"y": 1}}}',
+    ]
+    messages = [
+        Message(topic="t", partition=0, offset=offset, value=value, timestamp=(1, 1))
+        for offset, value in enumerate(values)
+    ]
+    core = native.core.read_messages(messages, 0, Message, ROOM)
+    assert core is not None
+    decoder = PlainDecoder(Decoding("json", schema, lenient=Lenient()))
+    assert CoreRows(decoder).begin(FENCE).take(core, 0, len(values)) == len(values)
+    assert_lands_alike(Decoding("json", schema, lenient=Lenient()), values, random.Random(1))
+    growing = PlainDecoder(Decoding("json", schema, lenient=Lenient(unknown="grow")))
+    assert CoreRows(growing).begin(FENCE).take(core, 0, len(values)) == 2  # Python is to see it
 
 
 @pytest.mark.parametrize("form", ["json", "avro"])

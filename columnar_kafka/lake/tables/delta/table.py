@@ -169,7 +169,7 @@ class DeltaLakeTable(LakeTable):
         needed = delta_partition.without_filled(old, schema, names)
         with unlandable():
             converted = delta_schema(wider)
-            grows = self._may_grow(snapshot)
+            grows = may_grow(self._growth, snapshot.configuration)
             check_fits(converted, grown(needed, converted) if grows else needed)
         return Fitting(None if wider == schema else wider, columns)
 
@@ -197,6 +197,7 @@ class DeltaLakeTable(LakeTable):
         if (snapshot := self._current()) is None:
             self._create(rows, {KEPT: text})
         elif snapshot.configuration.get(KEPT) == before:
+            self.fit(rows)  # which says if the table must not have such columns
             table = self._opened(snapshot.version)
             with suppress(CommitFailedError):  # another commit came first
                 table.alter.set_table_properties({KEPT: text}, False, commit_properties=_ONCE)
@@ -378,9 +379,6 @@ class DeltaLakeTable(LakeTable):
             )
         return self._opened(snapshot.version)
 
-    def _may_grow(self, snapshot: Snapshot) -> bool:
-        return may_grow(self._growth, snapshot.configuration)
-
     def _create(self, schema: pa.Schema, configuration: Mapping[str, str]) -> None:
         converted = with_nullable_columns(delta_schema(schema))
         converted = delta_partition.with_filled(converted, schema, self._partition_by)
@@ -401,10 +399,11 @@ class DeltaLakeTable(LakeTable):
             NotLandedError: the files cannot land.
         """
         new, names = snapshot.schema, snapshot.partition_columns
+        grows = may_grow(self._growth, snapshot.configuration)
         try:
             for schema in schemas:
                 converted = delta_schema(schema)
-                new = grown(new, converted) if self._may_grow(snapshot) else new
+                new = grown(new, converted) if grows else new
                 check_fits(converted, delta_partition.without_filled(new, schema, names))
         except LakeError as error:
             raise NotLandedError(f"{self._uri}: nothing has landed: {error}") from error

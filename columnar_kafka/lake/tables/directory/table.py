@@ -143,7 +143,7 @@ class ParquetDirectory(LakeTable):
     def columns(self) -> pa.Schema | None:
         """See `LakeTable.columns`: those of the newest file of each partition."""
         try:
-            tails = self._log.newest().tails
+            tails = self.head().state.tails  # whose files have their final names
             schemas = [
                 pq.read_schema(self._files.open(self.root / path)) for path in tails.values()
             ]

@@ -22,20 +22,16 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertCurrentSchemaId,
-    AssertTableUUID,
-    SetPropertiesUpdate,
-)
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_bool
 
 from columnar_kafka.errors import LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
     import pyarrow.parquet as pq
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
@@ -49,7 +45,7 @@ __all__ = [
     "ConflictError",
     "OneTry",
     "add_data_files",
-    "change_properties",
+    "change_table",
     "replace_data_files",
     "without_history",
     "wrong_columns",
@@ -85,22 +81,29 @@ class OneTry:
             raise ConflictError(str(error)) from error
 
 
-def change_properties(
-    table: Table, catalog: Callable[[], Catalog], properties: Mapping[str, str]
+def change_table(
+    table: Table,
+    catalog: Callable[[], Catalog],
+    columns: pa.Schema | None,
+    properties: dict[str, str],
 ) -> None:
-    """Change properties of a table, unless its schema has changed since it was loaded.
+    """Add columns to a table and set properties in one step, unless it was changed meanwhile.
+
+    A catalog need not compare properties: without columns two may set theirs at the same time.
 
     Raises:
-        LakeError: they cannot be changed.
+        LakeError: the table cannot be changed.
     """
-    metadata = table.metadata
-    schema = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
-    requirements = (AssertTableUUID(uuid=metadata.table_uuid), schema)
     try:
-        with closing(catalog()) as opened, suppress(CommitFailedException):
-            opened.commit_table(
-                table, requirements, (SetPropertiesUpdate(updates=dict(properties)),)
-            )
+        with closing(catalog()) as opened, suppress(ConflictError):
+            once: Any = OneTry(opened, replaces=False)
+            table.catalog = once
+            transaction = table.transaction()
+            if columns is not None:
+                with transaction.update_schema() as update:
+                    update.union_by_name(columns)
+            transaction.set_properties(properties)
+            transaction.commit_transaction()
     except Exception as error:  # a catalog may raise anything
         raise LakeError(f"{table.name()} cannot be changed: {error!r}") from error
 

@@ -59,7 +59,7 @@ from columnar_kafka.lake.tables.iceberg.commit import (
     ConflictError,
     OneTry,
     add_data_files,
-    change_properties,
+    change_table,
     replace_data_files,
     without_history,
     wrong_columns,
@@ -235,9 +235,10 @@ class IcebergTable(LakeTable):
         return None if table is None else table.properties.get(KEPT)
 
     def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
-        table = self._fit(rows)  # two may keep theirs where a catalog compares no properties
+        table = self.load() or self._create_table(rows)
         if table.properties.get(KEPT) == before:
-            change_properties(table, self._catalog, {KEPT: text})
+            columns = new_columns(rows) if self._has_to_grow(table, rows) else None
+            change_table(table, self._catalog, columns, {KEPT: text})
 
     def compact(self, file_bytes: int) -> CompactResult:
         """See `LakeTable.compact`. One snapshot, if nobody has replaced one of the files meanwhile.
