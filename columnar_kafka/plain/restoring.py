@@ -15,6 +15,7 @@ import pyarrow as pa
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.lenient_leaves import shortest
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
+from columnar_kafka.schema.kept import from_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,9 +42,9 @@ def restored(
     Args:
         row: what `pyarrow.Table.to_pylist` returns for it, or the like. The column `_kafka` is left
             out.
-        schema: what the messages were decoded with. It tells JSON text from other texts, lists of
-            pairs and empty lists from maps, a float of 32 bits from one of 64, and in which unit a
-            duration was. Rows without such columns need none.
+        schema: what the messages were decoded with, or the text that a table keeps. It tells JSON
+            text from other texts, lists of pairs and empty lists from maps, a float of 32 bits from
+            one of 64, and in which unit a duration was. Rows without such columns need none.
         rest_column: the name of the rest's column.
         path: the pointer to the row in a message, as it was given to decode them.
 
@@ -80,7 +81,7 @@ def _hashable(schema: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def _records(schema: Any) -> RecordSchema:
-    return RecordSchema.parse(schema)
+    return from_kept(schema) if isinstance(schema, str) else RecordSchema.parse(schema)
 
 
 def _parsed(text: str) -> Any:

@@ -209,20 +209,22 @@ class Stager:
         core = self._core_for(source, messages)
         start = 0
         while start < len(messages):
+            if core is not None and self._waiting.has_messages(source):
+                self._land_run(source)
+            if core is not None and core.decoder is not self._decoder:  # the table has grown
+                core = self._new_core()
             if core is None:
                 self.add(messages.message(start))
                 start += 1
                 continue
             header = core.decoder.header(source.fence, messages.core.offset(start))
             placement, stop = self._planner.place_plain(messages, start, header)
-            if not placement.joins_run or self._waiting.has_messages(source):
+            if not placement.joins_run:
                 self._land_run(source)
             if placement.starts_file:
                 self._end_file(source)
             self._fill(placement, messages, range(start, stop), core)
             start = stop
-            if core.decoder is not self._decoder:
-                core = self._new_core()
 
     def _core_for(self, source: SourcePartition, messages: PlainMessages) -> CoreRows | None:
         """Return what makes rows of these messages without a step for each, if they are usual."""

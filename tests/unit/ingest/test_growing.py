@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Message
 from inferred_tables import CONFIG, ingest, landed, send
 from ingest_fakes import ingest_from
-from lakes import lake_at, targets
+from lakes import GENERATIONS, DirectoryLake, lake_at, targets
+from landed_alike import add_together
 
 from columnar_kafka import native
-from columnar_kafka.ingest import Decoding, Infer, audit, verify_topic
+from columnar_kafka.ingest import Decoding, Infer, Rules, audit, verify_topic
+from columnar_kafka.ingest.reader import source_message
+from columnar_kafka.lake.aside.set_aside import land_staged
+from columnar_kafka.lake.landing.stage import Stager
+from columnar_kafka.lake.plan import Planner
 from columnar_kafka.plain import Lenient, restored
 from columnar_kafka.schema.kept import from_kept
 from columnar_kafka.schema.leading import of_columns
@@ -200,3 +206,21 @@ def test_a_guess_grows_and_is_verified(kafka: FakeKafka, lake: Any) -> None:
 def verified(table: Any, schema: Any) -> AuditReport:
     decoding = Decoding("json", schema, lenient=GROW)
     return verify_topic(CONFIG, "t", table, topic_generation="g", decoding=decoding)
+
+
+def test_a_table_that_grows_between_messages_read_one_by_one_and_together(tmp_path: Path) -> None:
+    if not native.enabled:
+        pytest.skip("only the native core takes them together")
+    rows = [{"n": 0, "new": 1}, *({"n": n} for n in range(1, 5))]
+    messages = [
+        Message(topic="t", partition=0, offset=row["n"], value=json.dumps(row).encode())
+        for row in rows
+    ]
+    table = DirectoryLake(tmp_path / "lake").table()
+    rules = Rules(plain="decode", decoding=Decoding("json", SCHEMA, lenient=GROW))
+    stager = Stager(table=table, planner=Planner(fences={}, generations=GENERATIONS), rules=rules)
+    stager.add(source_message(messages[0]))
+    add_together(stager, messages[1:3])
+    add_together(stager, messages[3:])
+    land_staged(table, [stager.finish()], rules)
+    assert [row["new"] for row in landed(DirectoryLake(tmp_path / "lake"))] == [1, *[None] * 4]

@@ -69,7 +69,7 @@ def test_columns_and_rest_are_the_message(
             assert ingest(lake.table(), infer, partitions=(0,), lenient=lenient) == len(half)
     values = [json.loads(json.dumps(message, default=float)) for message in sent]
     for lake in lakes:
-        schema = from_kept(lake.table().kept_schema())
+        schema = lake.table().kept_schema()
         for engine, rows in read(lake):
             # pyiceberg reads a list of records that is null as one that is empty.
             text = text_without_empty if engine == "IcebergLake" else text_of

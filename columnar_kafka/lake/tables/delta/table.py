@@ -39,6 +39,7 @@ from columnar_kafka.lake.tables.delta import partition as delta_partition
 from columnar_kafka.lake.tables.delta.actions import file_actions, lacking_actions
 from columnar_kafka.lake.tables.delta.log import DeltaLog, Snapshot, commit_entry
 from columnar_kafka.lake.tables.delta.merging import files_to_merge, logged_files, wrong_columns
+from columnar_kafka.lake.tables.delta.properties import changing, set_once
 from columnar_kafka.lake.tables.delta.schema import (
     as_arrow,
     check_fits,
@@ -194,13 +195,12 @@ class DeltaLakeTable(LakeTable):
         return None if snapshot is None else snapshot.configuration.get(KEPT)
 
     def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
-        if (snapshot := self._current()) is None:
-            self._create(rows, {KEPT: text})
-        elif snapshot.configuration.get(KEPT) == before:
-            self.fit(rows)  # which says if the table must not have such columns
-            table = self._opened(snapshot.version)
-            with suppress(CommitFailedError):  # another commit came first
-                table.alter.set_table_properties({KEPT: text}, False, commit_properties=_ONCE)
+        with changing(self._uri):
+            if (snapshot := self._current()) is None:
+                self._create(rows, {KEPT: text})
+            elif snapshot.configuration.get(KEPT) == before:
+                self.fit(rows)  # which says if the table must not have such columns
+                set_once(self._opened(snapshot.version), {KEPT: text})
 
     def compact(self, file_bytes: int) -> CompactResult:
         """See `LakeTable.compact`. One commit, if nobody has removed one of the files meanwhile.
