@@ -373,3 +373,11 @@ def _iceberg_filter(name: str, question: Question) -> Any:
     elif isinstance(value, datetime.date | datetime.time):
         value = value.isoformat()
     return _ICEBERG[question.asked](name, value)
+
+
+def read_by(lake: Any, column: str, value: Any) -> int:
+    """Return how many files a reader opens to find a value."""
+    if lake.spark_options()["table.format"] == "delta":
+        dataset = lake.load().to_pyarrow_dataset()
+        return len(list(dataset.get_fragments(filter=ds.field(column) == value)))
+    return len(list(lake.load().scan(row_filter=ice.EqualTo(column, value)).plan_files()))

@@ -116,10 +116,18 @@ def numbers(offsets: Iterable[int]) -> list[int]:
 
 
 def produced(tables: Iterable[pa.Table], *, topic: str = "t") -> list[SourceMessage]:
-    """Return a segment of each table, or a few of a large one, as a producer encodes rows."""
+    """Return a segment of each table, or a few of a large one, as a producer encodes rows.
+
+    Small ones have statistics, since the messages are not compressed.
+    """
     kafka = FakeKafka()
     kafka.create_topic(topic, 1)
-    with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}) as producer:
+    config = {
+        "columnar.encoding": "parquet",
+        "columnar.linger.ms": 60_000,
+        "compression.type": "none",
+    }
+    with kafka.Producer(config) as producer:
         for table in tables:
             producer.set_schema(topic, table.schema)
             for row in table.to_pylist():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.landing.runs import WaitingMessage
     from columnar_kafka.lake.model import Fitting, PartitionValues
     from columnar_kafka.lake.plan import Placement
+    from columnar_kafka.segment.segment import Segment
 
 __all__ = ["RowGroup", "SmallSegments", "VerifiedSegment"]
 
@@ -77,8 +78,9 @@ class SmallSegments:
     def row_groups(self, run: Iterable[WaitingMessage]) -> Iterator[RowGroup]:
         """Yield what the segments of a run become, in order; one row group, as a rule.
 
-        A segment lands as it came if it has no neighbour, may not share a file or cannot be
-        decoded. Raises whatever `verified` and `fit` raise, but no UnlandableError of `fit`.
+        A segment lands as it came if it may not share a file, cannot be decoded, or has bounds and
+        no neighbour: the bounds of its file are those of all row groups. Raises whatever `verified`
+        and `fit` raise, but no UnlandableError of `fit`.
         """
         known: list[WaitingMessage] = []  # what the core has read: the rows are in `group`
         left: list[WaitingMessage] = []  # what it has left to Arrow, after those
@@ -107,7 +109,8 @@ class SmallSegments:
         self, group: NativeRowGroup, known: list[WaitingMessage], left: list[WaitingMessage]
     ) -> Iterator[RowGroup]:
         """Yield the rows that the core has read as a row group, and then what it has left."""
-        if len(known) > 1 and (file := group.encoded()) is not None:
+        is_worth_it = len(known) > 1 or (known and not _has_bounds(known[0].message.segment()))
+        if is_worth_it and (file := group.encoded()) is not None:
             placed = Placed.of([placement for placement, _ in known])
             part = SegmentPart((), file, group.rows, len(known), is_rewritten=True)
             yield RowGroup(placed, group.schema, group.fitting, [part], may_share=True)
@@ -160,7 +163,7 @@ class _ArrowRowGroup:
         """Yield the row group, if there is anything in it."""
         if (first := self._first) is None:
             return
-        if len(self._placements) == 1:
+        if len(self._placements) == 1 and _has_bounds(first.rows[0].segment):
             yield first.alone(rewriter)
             return
         schema = first.placement.header.schema
@@ -170,6 +173,11 @@ class _ArrowRowGroup:
         ]
         placed = Placed.of(self._placements)
         yield RowGroup(placed, first.schema, first.fitting, parts, may_share=True)
+
+
+def _has_bounds(segment: Segment) -> bool:
+    """Say whether a segment that can be decoded has statistics."""
+    return bool(segment.statistics(segment.schema.names))
 
 
 class _Rows:

@@ -21,4 +21,4 @@ mod thrift;
 mod write;
 
 pub use copy::{CopiedFooter, Move, copy_footer};
-pub use write::{Compression, LeafPlan, Order, Slots, Source, Writer};
+pub use write::{Compression, LeafPlan, Least, Order, Slots, Source, Writer};

@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
+use crate::parquet::{Compression, LeafPlan, Least, Order, Source, Writer};
 use crate::produce::batch::Block;
 use crate::python::panics::entry;
 use crate::values::leaf::Leaf;
@@ -71,7 +71,10 @@ impl Encoder {
                 _ => Err(PyValueError::new_err(format!("no metadata {member:?}"))),
             });
             let plans = plans.collect::<PyResult<_>>()?;
-            let least = if messages_are_compressed { LEAST_OF_TWO } else { LEAST };
+            let least = match messages_are_compressed {
+                true => Least::WITHIN_COMPRESSED,
+                false => Least::ALONE,
+            };
             let writer = Writer::new(plans, schema_elements, created_by, compression, least)
                 .map_err(|error| PyValueError::new_err(error.to_string()))?;
             Ok(Self { writer, members: members.collect::<PyResult<_>>()?, key_values })
@@ -129,7 +132,7 @@ impl Encoder {
         let sources = sources(&self.members, block, segment);
         let writer = &mut self.writer;
         let rows = block.rows.clone();
-        let nbytes: usize = sources.iter().map(nbytes_of).sum();
+        let nbytes: usize = sources.iter().map(Source::nbytes).sum();
         let file = match rows.len() * sources.len() <= FEW_VALUES && nbytes <= FEW_BYTES {
             true => writer.write(&sources, rows, &pairs),
             false => py.detach(|| writer.write(&sources, rows, &pairs)),
@@ -139,24 +142,10 @@ impl Encoder {
     }
 }
 
-/// Compressing column chunks of fewer bytes takes half of the CPU of small segments, and saves 5 % of
-/// their bytes.
-const LEAST: usize = 128;
-/// The same where librdkafka compresses the file once more, with what its chunks have in common. To compress
-/// so little takes 5 µs, and wide rows have thousands of chunks.
-const LEAST_OF_TWO: usize = 1024;
-
 /// So many values take less time to write than other threads take to have the GIL and give it back.
 const FEW_VALUES: usize = 4_096;
 /// Values may be long, and lists too.
 const FEW_BYTES: usize = 1 << 16;
-
-fn nbytes_of(source: &Source<'_>) -> usize {
-    match source {
-        Source::Leaf(leaf) => leaf.nbytes(),
-        _ => 0,
-    }
-}
 
 fn sources<'b>(members: &[Member], block: &'b Block, segment: &'b str) -> Vec<Source<'b>> {
     let records = &block.records;

@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake.transaction import AddAction
@@ -20,8 +19,8 @@ from lakes import (
     needs_added_fields,
     wrong,
 )
-from pyiceberg.expressions import EqualTo
 from questions import ask as ask_engines
+from questions import read_by
 from segments import produced, segment
 
 from columnar_kafka import native
@@ -262,11 +261,3 @@ def test_a_file_that_its_bounds_rule_out_is_not_read(tmp_path: Path, kind: Any) 
         put(lake, messages[: number + 1])
     assert read_by(lake, "n", 1) == read_by(lake, "text", "1" * 100) == 1
     assert read_by(lake, "x", math.inf) == 3
-
-
-def read_by(lake: Any, column: str, value: Any) -> int:
-    """Return how many files a reader opens to find a value."""
-    if isinstance(lake, DeltaLake):
-        dataset = lake.load().to_pyarrow_dataset()
-        return len(list(dataset.get_fragments(filter=ds.field(column) == value)))
-    return len(list(lake.load().scan(row_filter=EqualTo(column, value)).plan_files()))

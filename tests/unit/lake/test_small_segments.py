@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lakes import GENERATIONS, DeltaLake, DirectoryLake, IcebergLake, audit, put, staged
 from nesting import RandomRows
+from questions import read_by
 from segments import numbered, numbers, segment, segments
 from support import examples
 
@@ -26,10 +27,11 @@ from columnar_kafka.lake.landing import small_segments
 from columnar_kafka.lake.landing.stage import land
 from columnar_kafka.lake.model import Count
 from columnar_kafka.lake.plan import Layout, Mode
+from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from columnar_kafka.lake.model import CommitResult, SourceMessage
@@ -127,6 +129,33 @@ def test_one_without_neighbours_lands_with_the_bytes_that_came(directory: Direct
         chunk = pq.read_metadata(pa.BufferReader(message.value)).row_group(0).column(0)
         start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
         assert message.value[start : start + chunk.total_compressed_size] in file.read_bytes()
+
+
+class NoStatistics(ParquetEncoder):
+    """Encodes as the core does where messages are compressed and rows few."""
+
+    def encode(self, batch: pa.RecordBatch, footer: Mapping[str, bytes]) -> pa.Buffer:
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(
+            sink, batch.schema, store_schema=False, write_statistics=False, write_page_checksum=True
+        ) as writer:
+            writer.write_batch(batch)
+            writer.add_key_value_metadata(dict(footer))
+        return sink.getvalue()
+
+
+@pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
+def test_one_without_statistics_does_not_cost_its_file_the_bounds(
+    kind: Any, tmp_path: Path
+) -> None:
+    lake = kind(tmp_path / "lake")
+    table = pa.table({"n": pa.array([-5, None], pa.int64())})
+    few = segment(table, offset=1, number=1, encoder=NoStatistics("zstd"))
+    messages = [large(0), few, large(2)]
+    landed(lake, messages)
+    assert audit(lake, messages).findings == []
+    assert read_by(lake, "n", -5) == 1
+    assert read_by(lake, "n", -6) == read_by(lake, "n", 1 << 60) == 0
 
 
 @pytest.mark.parametrize("layout", [{"small_bytes": 0}, {"mode": Mode.VERBATIM}])

@@ -222,20 +222,42 @@ CODECS = ["none", "snappy", "lz4", "zstd"]
 @pytest.mark.parametrize(
     ("messages_are_compressed", "rows", "codec"),
     [
-        (False, 15, "UNCOMPRESSED"),
-        (False, 17, "ZSTD"),
-        (True, 127, "UNCOMPRESSED"),
-        (True, 129, "ZSTD"),
+        (False, 31, "UNCOMPRESSED"),
+        (False, 33, "ZSTD"),
+        (True, 255, "UNCOMPRESSED"),
+        (True, 257, "ZSTD"),
     ],
 )
 def test_small_columns_are_not_compressed_and_larger_ones_not_twice(
     messages_are_compressed: bool, rows: int, codec: str
 ) -> None:
-    schema = pa.schema([pa.field("a", pa.float64(), nullable=False)])
+    schema = pa.schema([pa.field("a", pa.float32(), nullable=False)])
     pair = Pair(schema, messages_are_compressed=messages_are_compressed)
     # Too many different values for a dictionary, which begin alike.
     ours, _ = pair.check([{"a": 1 + i / (1 << 20)} for i in range(rows)])
     assert pq.read_metadata(io.BytesIO(ours)).row_group(0).column(0).compression == codec
+
+
+@pytest.mark.parametrize(
+    ("messages_are_compressed", "rows", "has_statistics", "has_dictionary"),
+    [
+        (False, 7, True, False),
+        (False, 8, True, True),
+        (True, 63, False, False),
+        (True, 127, False, True),
+        (True, 128, True, True),
+    ],
+)
+def test_few_rows_in_compressed_messages_have_no_statistics(
+    messages_are_compressed: bool, rows: int, has_statistics: bool, has_dictionary: bool
+) -> None:
+    schema = schema_of(pa.string())
+    pair = Pair(schema, messages_are_compressed=messages_are_compressed)
+    block = pair.block([{"f0": "the same text in every row"}] * rows)
+    metadata = pq.read_metadata(io.BytesIO(pair.encoder.encode(block, "abc-1", FOOTER)))
+    column = metadata.row_group(0).column(0)
+    assert column.is_stats_set == has_statistics
+    assert column.has_dictionary_page == has_dictionary
 
 
 @pytest.mark.parametrize("compression", CODECS)

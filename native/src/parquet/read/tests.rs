@@ -3,7 +3,7 @@
 use super::*;
 use crate::parquet::field_ids::schema_element;
 use crate::parquet::thrift::Struct;
-use crate::parquet::{Compression, LeafPlan, Order, Source, Writer};
+use crate::parquet::{Compression, LeafPlan, Least, Order, Source, Writer};
 use crate::values::leaf::{Bits, Levels, Values};
 use crate::values::schema::{Field, Type};
 use crate::values::strings::Strings;
@@ -117,7 +117,8 @@ impl Example {
         let orders = [Order::Signed, Order::Bytes, Order::Unsigned, Order::Signed, Order::Bytes];
         let plans = orders.map(plan).into();
         let mut writer =
-            Writer::new(plans, self.elements.clone(), WRITER.into(), compression, 128).unwrap();
+            Writer::new(plans, self.elements.clone(), WRITER.into(), compression, Least::ALONE)
+                .unwrap();
         let sources: Vec<_> = self.leaves.iter().map(Source::Leaf).collect();
         let pairs: [(&[u8], &[u8]); 2] = [(b"columnar.rows", b"300"), (b"owner", b"ops")];
         writer.write(&sources, 0..ROWS, &pairs).unwrap().to_vec()

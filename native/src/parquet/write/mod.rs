@@ -24,7 +24,7 @@ use std::fmt;
 pub use column::Order;
 pub use compression::Compression;
 pub use levels::Slots;
-pub use writer::Writer;
+pub use writer::{Least, Writer};
 
 use crate::values::leaf::Leaf;
 
@@ -44,6 +44,16 @@ pub enum Source<'a> {
     Constant(&'a [u8]),
     /// 0 in the file's first row, 1 in the next, as INT32.
     RowNumbers,
+}
+
+impl Source<'_> {
+    /// What it takes in memory.
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Source::Leaf(leaf) => leaf.nbytes(),
+            _ => 0,
+        }
+    }
 }
 
 /// A file that cannot be written.

@@ -14,7 +14,7 @@ use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 
 use super::column::Order;
-use super::{Compression, LeafPlan, Source, Writer};
+use super::{Compression, LeafPlan, Least, Source, Writer};
 use crate::parquet::field_ids::schema_element;
 use crate::parquet::thrift::Struct;
 use crate::values::leaf::{Bits, Leaf, Levels, Values};
@@ -47,7 +47,8 @@ fn check_file(seed: u64) {
     let order = random.one_of(&[Order::Signed, Order::Unsigned, Order::Float, Order::Bytes]);
     let plan = LeafPlan { path: shape.path(), order, statistics: random.chance(2) };
     let mut writer =
-        Writer::new(vec![plan], shape.schema_elements(), "test".into(), compression, 128).unwrap();
+        Writer::new(vec![plan], shape.schema_elements(), "test".into(), compression, Least::ALONE)
+            .unwrap();
     let cut = random.below(rows as u64 + 1) as usize;
     for rows in [0..rows, 0..cut, cut..rows] {
         let file = writer.write(&[Source::Leaf(&leaf)], rows.clone(), &[]).unwrap();

@@ -20,8 +20,41 @@ use crate::values::leaf::{Leaf, Values};
 const SAMPLE_ROWS: usize = 20_000;
 /// An encoding is chosen again when a file has so many times the values that it is from.
 const RELEARN: usize = 2;
-/// With fewer rows everything is `PLAIN`: what other encodings save is less than what they add.
-const FEW_ROWS: usize = 8;
+
+/// What columns and files have from which size on: with less it saves less than it adds.
+#[derive(Clone, Copy)]
+pub struct Least {
+    /// The bytes of a column chunk that is compressed.
+    compressed: usize,
+    /// The rows of a small file with other encodings than `PLAIN`.
+    encoded: usize,
+    /// The rows of a small file with statistics.
+    statistics: usize,
+}
+
+impl Least {
+    /// For files that nobody compresses. Compressing smaller column chunks takes half of the CPU of small
+    /// segments, and saves 5 % of their bytes.
+    pub const ALONE: Self = Self { compressed: 128, encoded: 8, statistics: 0 };
+    /// For files that are compressed once more, with what their chunks have in common. To compress so little
+    /// takes 5 µs, and wide rows have thousands of chunks. Statistics of so few rows would save a reader less
+    /// than they take.
+    pub const WITHIN_COMPRESSED: Self = Self { compressed: 1024, encoded: 64, statistics: 128 };
+
+    /// What applies to a file of these columns: `SMALL_FILE` is where few rows are no longer little.
+    fn of(self, sources: &[Source<'_>]) -> Self {
+        let nbytes: usize = sources.iter().map(|source| CHUNK_OVERHEAD + source.nbytes()).sum();
+        match nbytes < SMALL_FILE {
+            true => self,
+            false => Self { compressed: self.compressed, ..Self::ALONE },
+        }
+    }
+}
+
+/// The lake keeps larger files as they are, unless it is told otherwise: they need their statistics.
+const SMALL_FILE: usize = 60_000;
+/// About the header of a column's page and its entry in the footer.
+const CHUNK_OVERHEAD: usize = 200;
 
 /// Writes the files of one topic. One thread at a time has it.
 pub struct Writer {
@@ -29,6 +62,7 @@ pub struct Writer {
     schema_elements: Vec<u8>,
     created_by: String,
     columns: Columns,
+    least: Least,
     /// The last file.
     file: Vec<u8>,
 }
@@ -41,6 +75,8 @@ struct Columns {
     compressor: Compressor,
     chunk: Chunk,
     row_numbers: Vec<i32>,
+    /// Of the file that is written.
+    least: Least,
 }
 
 /// What is to be done with one leaf of a file.
@@ -58,19 +94,20 @@ impl Writer {
         schema_elements: Vec<u8>,
         created_by: String,
         compression: Compression,
-        least_compressed: usize,
+        least: Least,
     ) -> Result<Self, Error> {
         let columns = Columns {
             choices: vec![Choice::DICTIONARY; plans.len()],
             learned: vec![0; plans.len()],
-            compressor: Compressor::new(compression, least_compressed)?,
+            compressor: Compressor::new(compression, least.compressed)?,
             chunk: Chunk::new(match compression {
                 Compression::None => Runs::Short,
                 _ => Runs::Long,
             }),
             row_numbers: Vec::new(),
+            least,
         };
-        Ok(Self { plans, schema_elements, created_by, columns, file: Vec::new() })
+        Ok(Self { plans, schema_elements, created_by, columns, least, file: Vec::new() })
     }
 
     /// Return a file with some rows of all leaves, which are in the order of the plans. Its memory is
@@ -81,7 +118,8 @@ impl Writer {
         rows: Range<usize>,
         key_values: &[(&[u8], &[u8])],
     ) -> Result<&[u8], Error> {
-        let Self { plans, columns, file, .. } = self;
+        let Self { plans, columns, file, least, .. } = self;
+        columns.least = least.of(sources);
         if sources.len() != plans.len() {
             return Err(Error::Columns { expected: plans.len(), actual: sources.len() });
         }
@@ -172,7 +210,7 @@ impl Columns {
     ) -> Result<ColumnChunk<'p>, Error> {
         let learned = &mut self.learned[task.leaf];
         let learns = span.values.len() >= RELEARN.saturating_mul(*learned);
-        if learns && task.rows.len() >= FEW_ROWS && !C::CANDIDATES.is_empty() {
+        if learns && task.rows.len() >= self.least.encoded && !C::CANDIDATES.is_empty() {
             let sample = slots.first(span, SAMPLE_ROWS);
             if !sample.values.is_empty() {
                 let values = column.slice(sample.values.start, sample.values.end);
@@ -193,9 +231,10 @@ impl Columns {
         span: &Span,
         file: &mut Vec<u8>,
     ) -> Result<ColumnChunk<'p>, Error> {
-        let is_few = span.slots.len() < FEW_ROWS;
+        let is_few = span.slots.len() < self.least.encoded;
         let choice = if is_few { Choice::PLAIN } else { self.choices[task.leaf] };
-        let order = if task.plan.statistics { task.plan.order } else { Order::Undefined };
+        let has_statistics = task.plan.statistics && task.rows.len() >= self.least.statistics;
+        let order = if has_statistics { task.plan.order } else { Order::Undefined };
         let bounds = self.chunk.encode(column, slots, span, choice, order)?;
         let nulls = (span.slots.len() - span.values.len()) as i64;
         Ok(ColumnChunk {
@@ -204,7 +243,7 @@ impl Columns {
             encoding: self.chunk.pages.encoding(),
             slots: span.slots.len() as i64,
             placed: self.chunk.pages.place(&mut self.compressor, choice.compresses, file)?,
-            statistics: task.plan.statistics.then_some(Statistics { nulls, bounds }),
+            statistics: has_statistics.then_some(Statistics { nulls, bounds }),
         })
     }
 }
