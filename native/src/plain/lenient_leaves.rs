@@ -1,11 +1,12 @@
 //! The leaves of JSON objects that may differ: values that fit, those that surely do not, and others,
 //! which are not taken.
 
-use jiter::{NumberAny, NumberInt, Peek};
+use jiter::{Jiter, NumberAny, NumberInt, Peek};
 
 use crate::plain::json::{text, wrong};
 use crate::plain::lenient::Lenient;
 use crate::plain::numbers;
+use crate::plain::rest::LONG_NUMBER;
 use crate::produce::columns::NotTaken;
 use crate::produce::from_values::Kind;
 use crate::values::leaf::Values;
@@ -58,8 +59,7 @@ impl<'j> Lenient<'j, '_> {
     #[inline(never)]
     fn rare(&mut self, first: Peek, kind: &Kind, values: &mut Values) -> Result<bool, NotTaken> {
         if !may_be(first, kind, values) {
-            let is_coerced = self.rules.coerces && (first == Peek::String || first.is_num());
-            return if is_coerced { Err(NotTaken) } else { Ok(false) };
+            return if self.rules.coerces { self.coerced(first, kind, values) } else { Ok(false) };
         }
         match (values, kind) {
             (values, Kind::Timestamp { unit, .. } | Kind::Time { unit }) => {
@@ -112,16 +112,54 @@ impl<'j> Lenient<'j, '_> {
         Ok(true)
     }
 
+    /// Append a text as the number or boolean that it says, or a number as its text.
+    fn coerced(&mut self, first: Peek, kind: &Kind, values: &mut Values) -> Result<bool, NotTaken> {
+        let json = &mut self.reader.json;
+        match (values, kind) {
+            (Values::Strings(out), Kind::Text) if first.is_num() => {
+                let digits = json.known_number_bytes(first).map_err(wrong)?;
+                if digits.len() > LONG_NUMBER {
+                    return Err(NotTaken);
+                }
+                self.reader.size += out.push_bytes(digits).ok_or(NotTaken)?;
+                Ok(true)
+            }
+            (Values::I64(out), Kind::Physical) if first == Peek::String => {
+                let Some((number, text)) = number_in(text(json, first)?)? else { return Ok(false) };
+                let whole = match number {
+                    NumberAny::Int(NumberInt::Int(number)) => Some(number),
+                    NumberAny::Float(number) => whole_of(number, text)?,
+                };
+                out.extend(whole);
+                Ok(whole.is_some())
+            }
+            (Values::F64(out), _) if first == Peek::String => {
+                let Some((number, text)) = number_in(text(json, first)?)? else { return Ok(false) };
+                let number = float_of(number);
+                let is_kept = numbers::double_keeps(number, text).ok_or(NotTaken)?;
+                out.extend(is_kept.then_some(number));
+                Ok(is_kept)
+            }
+            (Values::Bool(out), _) if first == Peek::String => {
+                let text = text(json, first)?;
+                let is_boolean = matches!(text, "true" | "false");
+                if is_boolean {
+                    out.push(text == "true");
+                }
+                Ok(is_boolean)
+            }
+            _ if first == Peek::String || first.is_num() => Err(NotTaken),
+            _ => Ok(false),
+        }
+    }
+
     /// The next number as an integer; None: it is none.
     #[inline(always)]
     fn whole(&mut self, first: Peek) -> Result<Option<i64>, NotTaken> {
         let start = self.reader.json.current_index();
         match self.reader.json.known_number(first).map_err(wrong)? {
             NumberAny::Int(NumberInt::Int(number)) => Ok(Some(number)),
-            NumberAny::Float(number) => {
-                let whole = numbers::whole(number, self.reader.json.slice_to_current(start));
-                if whole.is_none() && number.fract() == 0.0 { Err(NotTaken) } else { Ok(whole) }
-            }
+            NumberAny::Float(number) => whole_of(number, self.reader.json.slice_to_current(start)),
         }
     }
 
@@ -129,11 +167,36 @@ impl<'j> Lenient<'j, '_> {
     #[inline(always)]
     fn number(&mut self, first: Peek) -> Result<(f64, &'j [u8]), NotTaken> {
         let start = self.reader.json.current_index();
-        let number = match self.reader.json.known_number(first).map_err(wrong)? {
-            NumberAny::Int(NumberInt::Int(number)) => number as f64,
-            NumberAny::Float(number) => number,
-        };
+        let number = float_of(self.reader.json.known_number(first).map_err(wrong)?);
         Ok((number, self.reader.json.slice_to_current(start)))
+    }
+}
+
+fn float_of(number: NumberAny) -> f64 {
+    match number {
+        NumberAny::Int(NumberInt::Int(number)) => number as f64,
+        NumberAny::Float(number) => number,
+    }
+}
+
+/// A number with a point or an exponent as an integer; None: it is none.
+fn whole_of(number: f64, text: &[u8]) -> Result<Option<i64>, NotTaken> {
+    let whole = numbers::whole(number, text);
+    if whole.is_none() && number.fract() == 0.0 { Err(NotTaken) } else { Ok(whole) }
+}
+
+/// The number that a text is, as JSON has it; None: it is none.
+fn number_in(text: &str) -> Result<Option<(NumberAny, &[u8])>, NotTaken> {
+    let text = text.as_bytes();
+    let (Some(b'-' | b'0'..=b'9'), Some(b'0'..=b'9')) = (text.first(), text.last()) else {
+        return Ok(None);
+    };
+    let mut json = Jiter::new(text);
+    match json.next_number() {
+        Ok(number) if json.current_index() == text.len() => Ok(Some((number, text))),
+        Ok(_) => Ok(None),
+        Err(_) if text.len() > LONG_NUMBER => Err(NotTaken), // maybe for its many digits
+        Err(_) => Ok(None),
     }
 }
 

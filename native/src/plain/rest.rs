@@ -5,7 +5,7 @@ pub const MOST_NAMES: usize = 64;
 /// How deep objects and lists may be nested.
 pub const MOST_LEVELS: usize = 200;
 /// A number as long as this may have an exponent that no `Decimal` has.
-const LONG_NUMBER: usize = 18;
+pub const LONG_NUMBER: usize = 18;
 
 /// Text that is put together. An object is opened by its first member.
 pub struct Rest {

@@ -128,6 +128,29 @@ def test_the_core_takes_objects_that_differ() -> None:
     assert CoreRows(growing).begin(FENCE).take(core, 0, len(values)) == 2  # Python is to see it
 
 
+def test_the_core_coerces_texts_and_numbers() -> None:
+    schema = pa.schema(
+        [("n", pa.int64()), ("f", pa.float64()), ("t", pa.string()), ("b", pa.bool_())]
+    )
+    values = [
+        *(b'{"n": "7", "f": "-1.5e3", "t": 1.50, "b": "true"}', b'{"n": "7.0", "b": "false"}'),
+        *(b'{"n": " 7", "f": "x", "b": "yes"}', b'{"n": "07", "f": "1.", "t": true, "b": []}'),
+        *(b'{"n": "1.5", "f": "0.1000000000000000055"}', b'{"n": "", "f": "-", "b": ""}'),
+        b'{"b": 1}',  # is Python's to judge
+    ]
+    messages = [
+        Message(topic="t", partition=0, offset=offset, value=value, timestamp=(1, 1))
+        for offset, value in enumerate(values)
+    ]
+    core = native.core.read_messages(messages, 0, Message, ROOM)
+    assert core is not None
+    decoding = Decoding("json", schema, lenient=Lenient(coerce=True))
+    taken = CoreRows(PlainDecoder(decoding)).begin(FENCE).take(core, 0, len(values))
+    assert taken == len(values) - 1
+    large = [b'{"n": "%s", "f": "%s"}' % (b"9" * n, b"9" * n) for n in (15, 18, 19, 20, 400)]
+    assert_lands_alike(decoding, [*values, *large], random.Random(1))
+
+
 @pytest.mark.parametrize("form", ["json", "avro"])
 def test_the_core_takes_what_the_schema_has(form: str) -> None:
     rng = random.Random(1)

@@ -19,6 +19,7 @@ from columnar_kafka.lake.formats import open_dead_letters
 from columnar_kafka.lake.landing.stage import stage
 from columnar_kafka.lake.model import MayHaveLandedError, NotLandedError, SourceMessage
 from columnar_kafka.lake.plan import Layout, Planner
+from columnar_kafka.plain import Lenient
 from spark_sink.landing import gaps
 from spark_sink.sink import LakeStreamWriter, Settings, TaskResult
 
@@ -172,6 +173,23 @@ def test_plain_messages_land_as_rows_and_a_task_that_runs_again_is_recognised(
     *_, last = sorted(lake.read().to_pylist(), key=lambda row: row["_kafka"]["row"])
     assert (last["_kafka"]["key"], last["_kafka"]["headers"]) == (b"k", None)
     assert last["_kafka"]["timestamp"].timestamp() == 1.234
+
+
+def test_messages_that_differ_land_with_a_rest(lake: DirectoryLake) -> None:
+    decoding = Decoding("json", pa.schema([("n", pa.int64())]), lenient=Lenient())
+    rules = Rules(plain="decode", decoding=decoding)
+    settings = Settings(table=lake.table(), layout=Layout(), rules=rules, config={}, generation="g")
+    sink = LakeStreamWriter(pickle.loads(pickle.dumps(settings)))
+    values = [b'{"n": 1.0}', b'{"n": "x", "more": 1.50}']
+    messages = [
+        SourceMessage(topic="t", partition=0, offset=n, headers=[], value=value, key=b"k")
+        for n, value in enumerate(values)
+    ]
+    sink.commit([sink.write(iter([rows_of(messages)]))], 0)
+    assert lake.read().select(["n", "_rest"]).to_pylist() == [
+        {"n": 1, "_rest": None},
+        {"n": None, "_rest": '{"n":"x","more":1.50}'},
+    ]
 
 
 def test_a_message_that_was_set_aside_leaves_no_gap(
