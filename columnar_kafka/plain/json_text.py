@@ -82,11 +82,22 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 def text_of(value: Any) -> str:
-    """Return a parsed value as compact JSON, in which only what has to be is escaped."""
+    """Return a parsed value as compact JSON, in which only what has to be is escaped.
+
+    Raises:
+        RowError: Python's stack ends before the value does.
+    """
+    try:
+        return _text(value)
+    except RecursionError:
+        raise RowError(_TOO_DEEP) from None
+
+
+def _text(value: Any) -> str:
     if type(value) is dict:
-        return f"{{{','.join(f'{_quoted(name)}:{text_of(part)}' for name, part in value.items())}}}"
+        return f"{{{','.join(f'{_quoted(name)}:{_text(part)}' for name, part in value.items())}}}"
     if type(value) is list:
-        return f"[{','.join(map(text_of, value))}]"
+        return f"[{','.join(map(_text, value))}]"
     if type(value) is str:
         return _quoted(value)
     return _CONSTANTS[value] if value is None or type(value) is bool else str(value)
