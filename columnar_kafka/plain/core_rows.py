@@ -12,18 +12,19 @@ from columnar_kafka import native
 from columnar_kafka.columns.native_format import NotNativeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from columnar_kafka.columns.from_rows.rows_to_columns import RowValues
     from columnar_kafka.native import _core as core
     from columnar_kafka.plain.rows import PlainRows
 
-__all__ = ["CoreRows"]
+__all__ = ["CoreValues", "take_rows"]
 
 _log: Final = logging.getLogger(__name__)
 _BLOCK: Final = 1 << 16  # the rows have offsets too, which nobody reads
 
 
-class CoreRows:
+class CoreValues:
     """Decodes values as rows do, most of them in the native core if there is one.
 
     For one thread.
@@ -54,7 +55,7 @@ class CoreRows:
         at = 0
         while at < len(values):
             batch = native.core.PlainBatch(form, "", _BLOCK)
-            at = self._take(batch, messages, values, at)
+            at = take_rows(batch, messages, self._row_at(values), range(at, len(values)))
             if len(batch):
                 file = pa.BufferReader(encoder.encode(batch.seal(), "", {}))
                 yield pq.read_table(file, columns=self._rows.columns.names)
@@ -62,23 +63,30 @@ class CoreRows:
                 yield self._slowly(values[at : at + 1])
                 at += 1
 
-    def _take(
-        self,
-        batch: core.PlainBatch,
-        messages: core.PlainMessages,
-        values: Sequence[bytes],
-        at: int,
-    ) -> int:
-        """Append rows; return the index of the first value that has none, or the end."""
-        while (at := batch.take(messages, at, len(values))) < len(values):
-            row = self._rows.row(values[at])
-            if row is None or not batch.append(row, messages, at):
-                break
-            at += 1
-        return at
+    def _row_at(self, values: Sequence[bytes]) -> Callable[[int], RowValues | None]:
+        return lambda index: self._rows.row(values[index])
 
     def _slowly(self, values: Sequence[bytes]) -> pa.Table:
         table, errors = self._rows.decode(values)
         if errors:
             raise ValueError(next(iter(errors.values())))
         return table
+
+
+def take_rows(
+    batch: core.PlainBatch,
+    messages: core.PlainMessages,
+    row_at: Callable[[int], RowValues | None],
+    indices: range,
+) -> int:
+    """Append rows of messages to a batch; return the index of the first without one, or the end.
+
+    `row_at` makes the row of a message that the core has not taken; None if there is none.
+    """
+    at = indices.start
+    while (at := batch.take(messages, at, indices.stop)) < indices.stop:
+        row = row_at(at)
+        if row is None or not batch.append(row, messages, at):
+            break
+        at += 1
+    return at

@@ -12,7 +12,7 @@ import pyarrow.json
 from columnar_kafka.columns.layouts import one_array
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.plain.base import DECODE_ERRORS, check_column_names
-from columnar_kafka.plain.core_rows import CoreRows
+from columnar_kafka.plain.core_rows import CoreValues
 from columnar_kafka.plain.lenient import Lenient
 from columnar_kafka.plain.lenient_rows import LenientRows
 
@@ -73,7 +73,7 @@ class Json:
             TypeError: with `fields`, it is no schema.
         """
         lenient = Lenient(unknown, misfit, coerce, rest_column, path)
-        self._lenient: CoreRows | None = None
+        self._lenient: CoreValues | None = None
         if fields is None and lenient != Lenient():
             raise ConfigError('Json has rules of what differs: they need fields="lenient"')
         if fields is not None:
@@ -82,7 +82,7 @@ class Json:
             if unknown == "grow":
                 raise ConfigError("unknown is 'grow': what is read grows no table")
             rows = LenientRows(schema, lenient)
-            self._lenient, schema = CoreRows(rows), rows.columns
+            self._lenient, schema = CoreValues(rows), rows.columns
         arrow = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
         if arrow is not None:
             check_column_names(arrow)

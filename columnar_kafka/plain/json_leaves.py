@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["Read", "check_names", "text_reader"]
+__all__ = ["PER_SECOND", "Read", "check_names", "text_reader"]
 
 Read = Callable[[Any], Any]
 """Turns a JSON value, which is not null, into what a row has for it.
@@ -40,6 +40,8 @@ _DECIMAL: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _EPOCH: Final = datetime.date(1970, 1, 1)
 _DAY: Final = 86_400
 _DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+PER_SECOND: Final[dict[str, int]] = {unit: 10**digits for unit, digits in _DIGITS.items()}
+"""The units of times, as Arrow names them."""
 
 
 def check_names(arrow: pa.MapType, path: str) -> None:
@@ -131,8 +133,7 @@ def _timestamp(arrow: pa.TimestampType, path: str, is_lossless: bool) -> Read:
             raise ValueError(f"its time zone would be lost in {arrow}")
         day = datetime.date.fromisoformat(match[1])
         seconds = (day - _EPOCH).days * _DAY - _zone_seconds(match[3] or "Z")
-        scale: int = 10 ** _DIGITS[arrow.unit]
-        return seconds * scale + _time_of_day(match[2], arrow.unit, is_lossless)
+        return seconds * PER_SECOND[arrow.unit] + _time_of_day(match[2], arrow.unit, is_lossless)
 
     return _text(path, parse, "a time in ISO 8601")
 
@@ -156,8 +157,7 @@ def _time_of_day(text: str, unit: str, is_lossless: bool) -> int:
     fraction = (match[4] or "").ljust(9, "0")
     if is_lossless and fraction[digits:].strip("0"):
         raise ValueError(f"its digits finer than {unit} would be lost")
-    scale: int = 10**digits
-    return seconds * scale + int(fraction[:digits] or 0)
+    return seconds * PER_SECOND[unit] + int(fraction[:digits] or 0)
 
 
 def _zone_seconds(text: str) -> int:

@@ -10,7 +10,16 @@ from typing import Any, Final, NoReturn
 from columnar_kafka.columns.from_rows.accepted_types import show
 from columnar_kafka.errors import RowError
 
-__all__ = ["MOST_LEVELS", "Number", "exact", "parse", "refuse_constant", "shown", "text_of"]
+__all__ = [
+    "MOST_LEVELS",
+    "Number",
+    "exact",
+    "integer",
+    "parse",
+    "refuse_constant",
+    "shown",
+    "text_of",
+]
 
 MOST_LEVELS: Final = 200
 """How deep objects and lists may be nested."""
@@ -38,7 +47,7 @@ class Number(str):
         """The number as Python's `json` reads it, which may lose digits."""
         if not self.is_whole:
             return float(self)
-        return int(self) if len(self) < _MOST_DIGITS else decimal.Decimal(self)
+        return integer(self)
 
 
 def shown(value: Any) -> str:
@@ -66,6 +75,11 @@ def parse(value: bytes) -> dict[str, Any]:
     if value.count(b"{") + value.count(b"[") > MOST_LEVELS:
         _check_levels(parsed)
     return parsed
+
+
+def integer(text: str) -> int | decimal.Decimal:
+    """Return a number that is written as an integer."""
+    return int(text) if len(text) < _MOST_DIGITS else decimal.Decimal(text)
 
 
 def exact(text: str) -> decimal.Decimal:

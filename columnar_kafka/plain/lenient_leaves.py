@@ -13,7 +13,7 @@ import pyarrow as pa
 from columnar_kafka.columns.from_rows.copying import element
 from columnar_kafka.columns.range_checks import is_narrow_float
 from columnar_kafka.errors import RowError
-from columnar_kafka.plain.json_leaves import text_reader
+from columnar_kafka.plain.json_leaves import PER_SECOND, text_reader
 from columnar_kafka.plain.json_text import Number, exact
 from columnar_kafka.schema.type_families import family
 
@@ -29,7 +29,6 @@ _NUMBERS: Final = ("integer", "float", "decimal")
 _WHOLE: Final = ("integer", "date", "time", "timestamp", "local timestamp", "duration")
 _PLACES: Final = 40  # more than an integer of any column has
 _DAYS: Final = range(-719_162, 2_932_897)
-_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _NARROW: Final = {16: ("<e", 5), 32: ("<f", 9)}
 """The format of floats by their bits, and the most digits that tell one from all others."""
 
@@ -79,7 +78,7 @@ def _readable(arrow: pa.DataType) -> range | None:
         return _DAYS
     if not pa.types.is_timestamp(arrow):
         return None
-    day = 86_400 * _PER_SECOND[arrow.unit]
+    day = 86_400 * PER_SECOND[arrow.unit]
     return range(_DAYS.start * day, _DAYS.stop * day)
 
 

@@ -8,10 +8,12 @@ import decimal
 import json
 import uuid
 from functools import lru_cache, singledispatch
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from columnar_kafka.plain.json_leaves import PER_SECOND
+from columnar_kafka.plain.json_text import integer
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.lenient_leaves import shortest
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = ["restored"]
-
-_MOST_DIGITS: Final = 4000  # more Python may refuse to read as an integer
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def restored(
@@ -85,11 +84,7 @@ def _records(schema: Any) -> RecordSchema:
 
 
 def _parsed(text: str) -> Any:
-    return json.loads(text, parse_float=decimal.Decimal, parse_int=_integer)
-
-
-def _integer(text: str) -> int | decimal.Decimal:
-    return int(text) if len(text) < _MOST_DIGITS else decimal.Decimal(text)
+    return json.loads(text, parse_float=decimal.Decimal, parse_int=integer)
 
 
 class _Restorer:
@@ -137,7 +132,7 @@ class _Restorer:
         if isinstance(value, float) and arrow is not None:
             return float(shortest(value, arrow))
         if isinstance(value, datetime.timedelta) and arrow is not None:
-            return value // datetime.timedelta(microseconds=1) * _PER_SECOND[arrow.unit] // 10**6
+            return value // datetime.timedelta(microseconds=1) * PER_SECOND[arrow.unit] // 10**6
         return _json(value)
 
     def _map(self, pairs: Any, item_type: Any, rest: Any, path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka import native
 from columnar_kafka.columns.native_format import NotNativeError
@@ -13,6 +13,7 @@ from columnar_kafka.lake.aside.decoding import BLOCK, block_name
 from columnar_kafka.lake.landing.rewrite import SegmentPart
 from columnar_kafka.lake.landing.runs import WaitingMessage
 from columnar_kafka.lake.plan import plain_digest
+from columnar_kafka.plain.core_rows import take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,13 +49,11 @@ class CoreRows:
 
         It is the decoder's: it is wrong, or has a row that the core does not take.
         """
-        at = indices.start
-        while (at := rows.take(messages.core, at, indices.stop)) < indices.stop:
-            values = self.decoder.row(messages.message(at).value)
-            if values is None or not rows.append(values, messages.core, at):
-                break
-            at += 1
-        return at
+
+        def row_at(index: int) -> tuple[Any, ...] | None:
+            return self.decoder.row(messages.message(index).value)
+
+        return take_rows(rows, messages.core, row_at, indices)
 
     def waiting(self, placement: Placement, message: SourceMessage) -> WaitingMessage:
         """Return a message for itself; the placement is one of its run."""

@@ -156,8 +156,7 @@ class Stager:
         self._small = SmallSegments(self._rewriter, self._verified, self._fitting)
         decoding = self._rules.decoding
         self._decoder = None if decoding is None else PlainDecoder(decoding)
-        grows = decoding is not None and decoding.grows
-        self._growth = Growth(decoding, table) if decoding is not None and grows else None
+        self._growth = None if decoding is None or not decoding.grows else Growth(decoding, table)
         self._core: CoreRows | None = None
         self._may_have_core = True  # until it is known
         self._waiting = WaitingRuns()

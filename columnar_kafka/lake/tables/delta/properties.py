@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-__all__ = ["changing", "set_once"]
+__all__ = ["ONCE", "changing", "set_once"]
+
+ONCE: Final = CommitProperties(max_commit_retries=0)
+"""Has deltalake give up where another commit comes first."""
 
 
 @contextmanager
@@ -29,6 +32,5 @@ def changing(uri: str) -> Iterator[None]:
 
 def set_once(table: DeltaTable, properties: dict[str, str]) -> None:
     """Set properties of a table, unless another commit comes first. Raises DeltaError."""
-    once = CommitProperties(max_commit_retries=0)
     with suppress(CommitFailedError):
-        table.alter.set_table_properties(properties, False, commit_properties=once)
+        table.alter.set_table_properties(properties, False, commit_properties=ONCE)

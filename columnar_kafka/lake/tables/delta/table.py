@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, Schema
+from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from columnar_kafka.config import Hidden
@@ -39,7 +39,7 @@ from columnar_kafka.lake.tables.delta import partition as delta_partition
 from columnar_kafka.lake.tables.delta.actions import file_actions, lacking_actions
 from columnar_kafka.lake.tables.delta.log import DeltaLog, Snapshot, commit_entry
 from columnar_kafka.lake.tables.delta.merging import files_to_merge, logged_files, wrong_columns
-from columnar_kafka.lake.tables.delta.properties import changing, set_once
+from columnar_kafka.lake.tables.delta.properties import ONCE, changing, set_once
 from columnar_kafka.lake.tables.delta.schema import (
     as_arrow,
     check_fits,
@@ -91,7 +91,6 @@ _VECTORS: Final = "deletionVectors"
 _INTERVAL: Final = "delta.checkpointInterval"
 _INTERVAL_DEFAULT: Final = 100  # deltalake's own
 _CLEANUP: Final = "delta.enableExpiredLogCleanup"
-_ONCE: Final = CommitProperties(max_commit_retries=0)
 _LOCKING: Final = "AWS_S3_LOCKING_PROVIDER"
 
 
@@ -434,7 +433,7 @@ class DeltaLakeTable(LakeTable):
         changed = [field for field in new["fields"] if field not in snapshot.schema["fields"]]
         fields = [Field.from_json(json.dumps(field)) for field in changed]
         try:
-            table.alter.add_columns(fields, commit_properties=_ONCE)
+            table.alter.add_columns(fields, commit_properties=ONCE)
         except CommitFailedError as error:
             return f"{error}"
         return "columns were added"  # the next try finds them
