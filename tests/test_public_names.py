@@ -185,7 +185,7 @@ names = [name.split(".")[1:] for name in sys.modules if name.startswith("columna
 print(sorted({name[0] for name in names} & {"producing", "consuming", "aio", "broker"}))
 print(sorted(name[1:] for name in names if name[0] == "plain"))
 """
-    assert run(code) == "[]\n[[], ['lenient'], ['row_formats']]"
+    assert run(code) == "[]\n[[], ['core_rows'], ['lenient'], ['row_formats']]"
 
 
 def test_a_process_that_reads_messages_for_spark_loads_little_beside_the_client() -> None:
