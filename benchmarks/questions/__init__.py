@@ -16,6 +16,7 @@ NAMES: Final = (
     "produce",
     "size",
     "consume",
+    "json_bytes",
     "low_rate",
     "small",
     "plain",

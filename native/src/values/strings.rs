@@ -88,6 +88,11 @@ impl Strings {
         self.heap.len()
     }
 
+    /// All strings that are stored, one after the other.
+    pub fn heap(&self) -> &[u8] {
+        &self.heap
+    }
+
     /// What all this takes in memory.
     pub fn nbytes(&self) -> usize {
         let indices = self.indices.as_ref().map_or(0, Vec::len);
