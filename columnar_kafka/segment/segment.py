@@ -286,17 +286,19 @@ class Segment:
                 start += len(made.values)
 
     def _made(
-        self, columns: RecordColumns, make: Callable[[dict[str, Any]], bytes]
+        self, columns: RecordColumns, make: Callable[[dict[str, Any]], Any]
     ) -> Iterator[RecordColumns]:
         """Yield records with values made of dicts, as many at a time as take little memory."""
-        values: list[bytes] = []
+        values: list[Any] = []
         first = nbytes = 0
         for end, row in enumerate(columns.values, 1):
             with self._located():
                 values.append(make(row))
             nbytes += len(values[-1])
             if nbytes >= _SLICE_BYTES or end == len(columns.values):
-                yield RecordColumns(values, *(part[first:end] for part in columns[1:]))
+                some = slice(first, end)
+                keys, times, headers = columns.keys, columns.timestamps, columns.headers
+                yield RecordColumns(values, keys[some], times[some], headers[some])
                 values, first, nbytes = [], end, 0
 
     @property

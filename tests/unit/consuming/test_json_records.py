@@ -98,7 +98,7 @@ def test_records_that_were_rows_are_json_too() -> None:
     with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
         producer.set_schema("t", pa.schema([("at", pa.timestamp("ms", "UTC")), ("n", pa.int64())]))
         producer.produce("t", {"at": 0, "n": 1}, key=b"k", headers=[("h", b"v")], timestamp=7)
-        producer.produce("t", {"n": None}, timestamp=8)
+        producer.produce("t", {"at": None, "n": None}, timestamp=8)
     one, two = polled(reading(kafka))
     assert one.value() == b'{"at":"1970-01-01T00:00:00Z","n":1}'
     assert (one.key(), one.headers(), one.timestamp()[1]) == (b"k", [("h", b"v")], 7)

@@ -210,8 +210,6 @@ def test_a_rest_has_many_names(decoder: Decoder) -> None:
         (pa.decimal128(5, 2), Decimal("-0.05"), "-0.05"),
         (pa.decimal128(5, 2), Decimal(3), "3.00"),
         (pa.decimal128(38, 38), Decimal("1E-38"), "0." + "0" * 37 + "1"),
-        (pa.decimal128(3, -2), Decimal("1E+4"), "10000"),
-        (pa.decimal128(3, -2), Decimal(0), "0"),
         (pa.decimal256(76, 0), Decimal(10**75), "1" + "0" * 75),
         (pa.map_(pa.int64(), pa.int64()), [(-1, 2)], '{"-1":2}'),
         (pa.map_(pa.bool_(), pa.int64()), [(True, 2)], '{"true":2}'),
@@ -280,15 +278,19 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(200))
 @given(objects=st.lists(OBJECTS, min_size=1, max_size=5))
 def test_an_object_is_as_orjson_writes_it(way: str, objects: list[dict[str, Any]]) -> None:
-    rows = [
-        [[*value.items()] if name == "m" else value for name, value in each.items()]
-        for each in objects
-    ]
+    rows = [[*each.values()] for each in map(in_order, objects)]
     decoder = WithCore() if way == "core" else WithoutCore()
-    assert made(decoder, FIELDS, rows) == [orjson.dumps(each).decode() for each in objects]
+    expected = [orjson.dumps(in_order(each)).decode() for each in objects]
+    assert made(decoder, FIELDS, rows) == expected
+
+
+def in_order(each: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with its fields in the order of the columns."""
+    record = each["o"] and {"x": each["o"]["x"], "é": each["o"]["é"]}
+    return {**{name: each[name] for name, _ in FIELDS}, "o": record}
 
 
 # --- slices ---------------------------------------------------------------------------------------

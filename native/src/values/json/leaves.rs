@@ -9,6 +9,8 @@ const SECOND: i64 = 1_000_000_000;
 /// So many digits tell a float of 16 or 32 bits from all others.
 const HALF_DIGITS: usize = 5;
 const FLOAT_DIGITS: usize = 9;
+/// Integers below this have no exponent, and a double has them.
+const WHOLE: i64 = 1 << 53;
 /// Two digits for each number below a hundred.
 const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
     2021222324252627282930313233343536373839\
@@ -32,24 +34,35 @@ pub fn push_int(number: i64, out: &mut Vec<u8>) {
 
 #[inline(always)]
 pub fn push_unsigned(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
+    let start = out.len();
+    let mut end = start + number.checked_ilog10().map_or(1, |most| most as usize + 1);
+    out.extend_from_slice(&[b'0'; 20]); // a fixed size takes no call
+    out.truncate(end);
     while number >= 100 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&pair((number % 100) as u32));
+        end -= 2;
+        out[end..end + 2].copy_from_slice(&pair((number % 100) as u32));
         number /= 100;
     }
     if number >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&pair(number as u32));
+        out[start..start + 2].copy_from_slice(&pair(number as u32));
     } else {
-        at -= 1;
-        digits[at] = b'0' + number as u8;
+        out[start] = b'0' + number as u8;
     }
-    out.extend_from_slice(&digits[at..]);
 }
 
+#[inline(always)]
 pub fn push_double(number: f64, out: &mut Vec<u8>) {
+    let whole = number as i64;
+    if whole as f64 == number && whole.abs() < WHOLE && (whole != 0 || number.is_sign_positive()) {
+        push_int(whole, out);
+        out.extend_from_slice(b".0");
+    } else {
+        push_any_double(number, out);
+    }
+}
+
+#[inline(never)]
+fn push_any_double(number: f64, out: &mut Vec<u8>) {
     if number.is_finite() {
         out.extend_from_slice(ryu::Buffer::new().format_finite(number).as_bytes());
     } else {
@@ -188,6 +201,9 @@ mod tests {
             (1.0, "1.0"),
             (-0.0, "-0.0"),
             (0.1, "0.1"),
+            (517.0, "517.0"),
+            (-9007199254740991.0, "-9007199254740991.0"),
+            (9007199254740992.0, "9007199254740992.0"),
             (1e15, "1000000000000000.0"),
             (1e16, "1e16"),
             (1e-5, "0.00001"),

@@ -44,16 +44,43 @@ pub struct Template {
 
 /// A field of an object.
 struct FieldWriter {
-    /// A comma, its name in quotes, and a colon.
-    prefix: Box<[u8]>,
+    prefix: Prefix,
     says_null: bool,
     value: ValueWriter,
 }
 
-impl FieldWriter {
+/// What stands in front of a field's value: a comma, its name in quotes, and a colon.
+struct Prefix {
+    /// With a quote after it, and padding, so that short ones are copied fast.
+    text: Box<[u8]>,
+    len: usize,
+}
+
+impl Prefix {
+    fn new(name: &str) -> Self {
+        let mut text = vec![b','];
+        text::push_quoted(name.as_bytes(), &mut text);
+        text.push(b':');
+        let len = text.len();
+        text.push(b'"');
+        text.resize(text.len().max(text::SHORT), 0);
+        Self { text: text.into(), len }
+    }
+
     /// The name as it is written, without quotes.
     fn name(&self) -> &[u8] {
-        &self.prefix[2..self.prefix.len() - 2]
+        &self.text[2..self.len - 2]
+    }
+
+    #[inline(always)]
+    fn push(&self, out: &mut Vec<u8>) {
+        text::push_part(&self.text, 0, self.len, out);
+    }
+
+    /// Append it, and the first quote of a text.
+    #[inline(always)]
+    fn push_with_quote(&self, out: &mut Vec<u8>) {
+        text::push_part(&self.text, 0, self.len + 1, out);
     }
 }
 
@@ -110,14 +137,6 @@ impl Template {
     }
 }
 
-/// A comma, a name in quotes, and a colon.
-fn prefix(name: &str) -> Box<[u8]> {
-    let mut prefix = vec![b','];
-    text::push_quoted(name.as_bytes(), &mut prefix);
-    prefix.push(b':');
-    prefix.into()
-}
-
 /// A field whose leaves come next, at these definition and repetition levels.
 fn field(
     field: &Field,
@@ -129,7 +148,7 @@ fn field(
     let path = format!("{above}{}", field.name);
     let says_null = said.nulls.as_ref().is_none_or(|nulls| nulls.contains(&path));
     let value = value(field, &path, levels, said, leaves);
-    FieldWriter { prefix: prefix(&field.name), says_null, value }
+    FieldWriter { prefix: Prefix::new(&field.name), says_null, value }
 }
 
 fn value(
@@ -291,9 +310,9 @@ impl Writer {
             }
         } else {
             for field in fields {
-                self.field(field, left.find(field.name()))?;
+                self.field(field, left.find(field.prefix.name()))?;
             }
-            let is_field = |name: &[u8]| fields.iter().any(|field| field.name() == name);
+            let is_field = |name: &[u8]| fields.iter().any(|field| field.prefix.name() == name);
             self.others(left, is_field);
         }
         self.end(start);
@@ -328,7 +347,12 @@ impl Writer {
                 self.missing(field, left);
                 return Ok(());
             };
-            self.out.extend_from_slice(&field.prefix);
+            if let Form::Text = form {
+                field.prefix.push_with_quote(&mut self.out);
+                self.text(value.first, at);
+                return Ok(());
+            }
+            field.prefix.push(&mut self.out);
             return self.leaf(value.first, form, at);
         }
         if self.is_null(value) {
@@ -336,7 +360,7 @@ impl Writer {
             self.missing(field, left);
             return Ok(());
         }
-        self.out.extend_from_slice(&field.prefix);
+        field.prefix.push(&mut self.out);
         self.nested(value, left)
     }
 
@@ -347,13 +371,13 @@ impl Writer {
             None => field.says_null,
             Some(b"null") => !field.says_null,
             Some(value) => {
-                self.out.extend_from_slice(&field.prefix);
+                field.prefix.push(&mut self.out);
                 self.out.extend_from_slice(value);
                 return;
             }
         };
         if is_null {
-            self.out.extend_from_slice(&field.prefix);
+            field.prefix.push(&mut self.out);
             self.out.extend_from_slice(b"null");
         }
     }
@@ -462,7 +486,7 @@ impl Writer {
     /// Append a value of a leaf.
     #[inline(always)]
     fn leaf(&mut self, leaf: usize, form: &Form, at: usize) -> Written {
-        let LeafCursor { cursor, is_plain } = &self.leaves[leaf];
+        let LeafCursor { cursor, .. } = &self.leaves[leaf];
         let out = &mut self.out;
         match &cursor.leaf.values {
             Values::Bool(bits) => {
@@ -494,18 +518,30 @@ impl Writer {
                 }
             }
             Values::Strings(strings) => match form {
-                Form::Text if *is_plain => {
+                Form::Text => {
                     out.push(b'"');
-                    out.extend_from_slice(strings.get(at));
-                    out.push(b'"');
+                    self.text(leaf, at);
                 }
-                Form::Text => text::push_quoted(strings.get(at), out),
                 Form::Json if !text::is_value(strings.get(at)) => return Err(GaveUp),
                 Form::Json => out.extend_from_slice(strings.get(at)),
                 _ => leaves::push_bytes(strings.get(at), out),
             },
         }
         Ok(())
+    }
+
+    /// Append what follows the first quote of a text.
+    #[inline(always)]
+    fn text(&mut self, leaf: usize, at: usize) {
+        let LeafCursor { cursor, is_plain } = &self.leaves[leaf];
+        let Values::Strings(strings) = &cursor.leaf.values else { unreachable!("it is a text") };
+        if *is_plain {
+            let (start, end) = strings.place(at);
+            text::push_part(strings.heap(), start, end - start, &mut self.out);
+        } else {
+            text::push_escaped(strings.get(at), &mut self.out);
+        }
+        self.out.push(b'"');
     }
 
     /// Pass one slot, which has no value, in all leaves.

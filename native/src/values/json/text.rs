@@ -22,6 +22,22 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
+/// A short text is copied with what is behind it, of a fixed size, which takes no call.
+pub const SHORT: usize = 32;
+
+/// Append the part of a text that begins here, and is so long.
+#[inline(always)]
+pub fn push_part(text: &[u8], start: usize, len: usize, out: &mut Vec<u8>) {
+    match text[start..].first_chunk::<SHORT>() {
+        Some(chunk) if len <= SHORT => {
+            let end = out.len() + len;
+            out.extend_from_slice(chunk);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(&text[start..start + len]),
+    }
+}
+
 /// Append a text in quotes, in which nothing is escaped but what has to be.
 pub fn push_quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
