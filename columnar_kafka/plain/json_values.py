@@ -196,7 +196,7 @@ def _float(arrow: pa.DataType) -> Callable[[float], Any]:
 
 
 def _shortest(value: float) -> Number:
-    """Return the fewest digits that are this number, in the form that orjson and Rust's ryu use."""
+    """Return the fewest digits that are this number, in the form that orjson uses."""
     sign, digits, exponent = decimal.Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int)
     all_digits, minus = "".join(map(str, digits)), "-" * sign
@@ -212,7 +212,7 @@ def _shortest(value: float) -> Number:
     if _PLAIN_ZEROS < point <= 0:
         return Number(f"{minus}0.{'0' * -point}{text}")
     fraction = f".{text[1:]}" if len(text) > 1 else ""
-    return Number(f"{minus}{text[0]}{fraction}e{point - 1}")
+    return Number(f"{minus}{text[0]}{fraction}e{point - 1:+}")
 
 
 def _decimal(_: pa.DataType) -> Callable[[decimal.Decimal], Number]:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from json_segments import json_rows, json_segment
 
-from columnar_kafka import ConfigError, native, position
+from columnar_kafka import native, position
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -110,11 +110,6 @@ def test_by_default_values_are_rows() -> None:
     consumer = kafka.Consumer(CONFIG)
     consumer.assign([TopicPartition("t", 0, 0)])
     assert taken(polled(consumer))[1] == {"n": 1, "s": None, "_rest": '{"r":[]}'}
-
-
-def test_another_format_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"columnar\.value\.format.*rows.*json"):
-        FakeKafka().Consumer({**CONFIG, "columnar.value.format": "xml"})
 
 
 def test_it_continues_inside_a_segment() -> None:

@@ -63,10 +63,18 @@ pub fn push_double(number: f64, out: &mut Vec<u8>) {
 
 #[inline(never)]
 fn push_any_double(number: f64, out: &mut Vec<u8>) {
-    if number.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(number).as_bytes());
-    } else {
-        out.extend_from_slice(b"null");
+    if !number.is_finite() {
+        return out.extend_from_slice(b"null");
+    }
+    let mut buffer = ryu::Buffer::new();
+    let text = buffer.format_finite(number);
+    match text.split_once('e') {
+        Some((digits, exponent)) if !exponent.starts_with('-') => {
+            out.extend_from_slice(digits.as_bytes());
+            out.extend_from_slice(b"e+");
+            out.extend_from_slice(exponent.as_bytes());
+        }
+        _ => out.extend_from_slice(text.as_bytes()),
     }
 }
 
@@ -205,11 +213,11 @@ mod tests {
             (-9007199254740991.0, "-9007199254740991.0"),
             (9007199254740992.0, "9007199254740992.0"),
             (1e15, "1000000000000000.0"),
-            (1e16, "1e16"),
+            (1e16, "1e+16"),
             (1e-5, "0.00001"),
             (1e-7, "1e-7"),
             (5e-324, "5e-324"),
-            (1.25e300, "1.25e300"),
+            (1.25e300, "1.25e+300"),
             (f64::NAN, "null"),
             (f64::NEG_INFINITY, "null"),
         ] {
@@ -223,7 +231,7 @@ mod tests {
             (0.1, "0.1"),
             (-0.0, "-0.0"),
             (16_777_216.0, "16777216.0"),
-            (1e30, "1e30"),
+            (1e30, "1e+30"),
             (f32::MIN_POSITIVE, "1.1754944e-38"),
             (f32::INFINITY, "null"),
         ] {
