@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -217,9 +218,21 @@ def verified(table: Any, schema: Any) -> AuditReport:
 
 
 def test_a_table_that_grows_between_messages_read_one_by_one_and_together(tmp_path: Path) -> None:
+    rows = [{"n": 0, "new": 1}, *({"n": n} for n in range(1, 5))]
+    land_in_parts(tmp_path, rows, [1, 3, 5])
+    assert [row["new"] for row in landed(DirectoryLake(tmp_path / "lake"))] == [1, *[None] * 4]
+
+
+def test_what_was_fetched_apart_grows_together(tmp_path: Path) -> None:
+    rows = [{"n": 0}, {"n": 1, "a": 1}, {"n": 2}, {"n": 3, "b": 2}, {"n": 4, "c": 3}]
+    land_in_parts(tmp_path, rows, [0, 3, 4, 5])
+    assert [read["_rest"] for read in landed(DirectoryLake(tmp_path / "lake"))] == [None] * 5
+
+
+def land_in_parts(tmp_path: Path, rows: list[dict[str, int]], ends: list[int]) -> None:
+    """Land rows in one attempt: the first of these parts one by one, each other together."""
     if not native.enabled:
         pytest.skip("only the native core takes them together")
-    rows = [{"n": 0, "new": 1}, *({"n": n} for n in range(1, 5))]
     messages = [
         Message(topic="t", partition=0, offset=row["n"], value=json.dumps(row).encode())
         for row in rows
@@ -227,8 +240,8 @@ def test_a_table_that_grows_between_messages_read_one_by_one_and_together(tmp_pa
     table = DirectoryLake(tmp_path / "lake").table()
     rules = Rules(plain="decode", decoding=Decoding("json", SCHEMA, lenient=GROW))
     stager = Stager(table=table, planner=Planner(fences={}, generations=GENERATIONS), rules=rules)
-    stager.add(source_message(messages[0]))
-    add_together(stager, messages[1:3])
-    add_together(stager, messages[3:])
+    for message in messages[: ends[0]]:
+        stager.add(source_message(message))
+    for start, end in pairwise(ends):
+        add_together(stager, messages[start:end])
     land_staged(table, [stager.finish()], rules)
-    assert [row["new"] for row in landed(DirectoryLake(tmp_path / "lake"))] == [1, *[None] * 4]
