@@ -15,6 +15,7 @@ from columnar_kafka.segment.segment import Segment, record_slices
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from columnar_kafka.config import ReadOptions
     from columnar_kafka.lake.model import SourceMessage
     from columnar_kafka.segment.decoder import Decoder
 
@@ -72,8 +73,8 @@ class WithoutCore(InlineDecoder):
 class WithCore(InlineDecoder):
     """Remembers what the core gave of each segment: None, or its records."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, options: ReadOptions | None = None) -> None:
+        super().__init__(options)
         self.read: list[Any] = []
 
     def read_records(self, *arguments: Any) -> Any:

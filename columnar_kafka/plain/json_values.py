@@ -46,8 +46,10 @@ _Make = Callable[[Any, Any], Any]
 class JsonValues:
     """Makes the JSON of rows of some columns, as `columns_to_rows.to_rows` returns them."""
 
-    def __init__(self, columns: pa.Schema, layout: JsonLayout) -> None:
+    def __init__(self, columns: pa.Schema, layout: JsonLayout, most: int) -> None:
+        """Make objects of at most `most` bytes, which is ``columnar.max.decoded.bytes``."""
         self._rest = layout.rest
+        self._most = most
         fields = [field for field in columns if field.name not in (KAFKA_COLUMN, self._rest)]
         self._object = _Makers(layout).record(fields, "")
 
@@ -55,12 +57,20 @@ class JsonValues:
         """Return a row's object, as orjson would write it.
 
         Raises:
-            SegmentError: Python's stack ends before the object does.
+            SegmentError: the object is too large, or Python's stack ends before it does.
         """
         try:
-            return text_of(self._object(row, self._left(row))).encode()
-        except RowError as error:
-            raise SegmentError(error.reason) from error
+            made = self._object(row, self._left(row))
+            # A file's few bytes may be many, where each item of a list repeats long names.
+            text = text_of(made).encode() if _room_after(made, self._most) >= 0 else None
+        except (RowError, RecursionError) as error:
+            raise SegmentError("Python's stack ends before the JSON of a record does") from error
+        if text is None or len(text) > self._most:
+            raise SegmentError(
+                f"a record takes more than {self._most} bytes as JSON, which is "
+                "columnar.max.decoded.bytes: raise it, or set columnar.value.format=rows"
+            )
+        return text
 
     def _left(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is left of the object; a rest that no writer of ours made is a field."""
@@ -70,6 +80,26 @@ class JsonValues:
             return parse(text.encode())
         except RowError:
             return {self._rest: text}
+
+
+def _room_after(made: Any, room: int) -> int:
+    """Return what is left of so many bytes after a value of at least its characters; or negative.
+
+    It looks no further then.
+    """
+    if type(made) is dict:
+        for name, value in made.items():
+            room = _room_after(value, room - len(name))
+            if room < 0:
+                break
+    elif type(made) is list:
+        for value in made:
+            room = _room_after(value, room - 1)
+            if room < 0:
+                break
+    elif isinstance(made, str):
+        room -= len(made)
+    return room
 
 
 class _Makers:

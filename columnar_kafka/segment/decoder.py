@@ -125,6 +125,9 @@ class SegmentFile(Protocol):
 class Decoder(Protocol):
     """Decodes segments, for any thread."""
 
+    options: ReadOptions
+    """The limits."""
+
     def open(self, raw: RawSegment) -> SegmentFile:
         """Check everything that needs no decoding: now, or when the file is first used.
 
@@ -157,8 +160,8 @@ class InlineDecoder:
     """
 
     def __init__(self, options: ReadOptions | None = None) -> None:
-        self._options = options or ReadOptions()
-        self.core = NativeDecoder(self._options) if native.enabled else None
+        self.options = options or ReadOptions()
+        self.core = NativeDecoder(self.options) if native.enabled else None
         """What reads a file of a known schema; None where the native core is off."""
 
     def open(self, raw: RawSegment) -> SegmentFile:
@@ -167,7 +170,7 @@ class InlineDecoder:
         Raises:
             SegmentError: bytes and headers disagree, or a limit is exceeded.
         """
-        return InlineFile(raw, self._options, self.core)
+        return InlineFile(raw, self.options, self.core)
 
     def read_records(
         self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile], form: Form

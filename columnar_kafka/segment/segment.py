@@ -75,12 +75,13 @@ class ValueForm(NamedTuple):
 
     Attributes:
         name: as the native core's reader knows it.
-        maker: takes a file's columns, and what its footer says of JSON; returns what makes a value
-            of a dict. Without the core, values are made so. What it returns raises SegmentError.
+        maker: takes a file's columns, what its footer says of JSON, and the most bytes of a value;
+            returns what makes a value of a dict. Without the core, values are made so. What it
+            returns raises SegmentError.
     """
 
     name: Form
-    maker: Callable[[pa.Schema, JsonLayout], Callable[[dict[str, Any]], bytes]]
+    maker: Callable[[pa.Schema, JsonLayout, int], Callable[[dict[str, Any]], bytes]]
 
 
 class RecordColumns(NamedTuple):
@@ -273,7 +274,8 @@ class Segment:
             _check_records(table)
             make = None
             if form is not None:
-                make = form.maker(opened.schema, JsonLayout.parse(opened.json, opened.schema))
+                layout = JsonLayout.parse(opened.json, opened.schema)
+                make = form.maker(opened.schema, layout, self._decoder.options.max_decoded_bytes)
         for batch, dictionaries in _slices(table.slice(start)):
             with self._located():
                 columns = _record_columns(batch, dictionaries, self.header.timestamp_max)

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["VALUE_FORMS"]
 
 
-def _json_values(columns: pa.Schema, layout: JsonLayout) -> Callable[[dict[str, Any]], bytes]:
+def _json_values(
+    columns: pa.Schema, layout: JsonLayout, most: int
+) -> Callable[[dict[str, Any]], bytes]:
     from columnar_kafka.plain.json_values import JsonValues  # noqa: PLC0415 - the core does without
 
-    return JsonValues(columns, layout)
+    return JsonValues(columns, layout, most)
 
 
 VALUE_FORMS: Final[dict[str, ValueForm | None]] = {

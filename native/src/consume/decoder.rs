@@ -85,7 +85,7 @@ impl File {
         self.records(py, schema, leaves, start, None)
     }
 
-    /// The same, but that the records' values are JSON.
+    /// The same, but that the records' values are JSON, each of at most `max_bytes`.
     fn read_json(
         &self,
         py: Python<'_>,
@@ -97,7 +97,7 @@ impl File {
         let file = schema.file_schema();
         let leaves =
             self.detached(py, "File.read_json", file, max_values, max_bytes, read_leaves)?;
-        self.records(py, file, leaves, start, Some(schema.template()))
+        self.records(py, file, leaves, start, Some((schema.template(), max_bytes as usize)))
     }
 
     /// Check and decode all columns, without the GIL. Return whether each value could be read; if not,
@@ -143,11 +143,11 @@ impl File {
         schema: &FileSchema,
         leaves: Option<Vec<Leaf>>,
         start: usize,
-        template: Option<&Arc<Template>>,
+        json: Option<Json<'_>>,
     ) -> PyResult<Option<RecordReader>> {
         let Some(leaves) = leaves else { return Ok(None) };
         let rows = self.footer.rows as usize;
-        let reader = || RecordReader::new(py, schema, leaves, start, rows, template);
+        let reader = || RecordReader::new(py, schema, leaves, start, rows, json);
         given_up(py, panics::caught("RecordReader.new", reader).transpose()?.map(Some))
     }
 
@@ -191,6 +191,9 @@ type Leaves = IntoIter<Box<Leaf>>;
 pub type Lists<'py> =
     (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
+/// How values are written as JSON, and the most bytes of one.
+type Json<'t> = (&'t Arc<Template>, usize);
+
 /// What makes the records' values.
 enum ValueReader {
     Rows(RowReader<Box<Leaf>>),
@@ -216,14 +219,14 @@ impl RecordReader {
         leaves: Vec<Leaf>,
         start: usize,
         rows: usize,
-        template: Option<&Arc<Template>>,
+        json: Option<Json<'_>>,
     ) -> PyResult<Self> {
         let start = start.min(rows);
         let nbytes: usize = leaves.iter().map(Leaf::nbytes).sum();
         let boxed: Vec<_> = leaves.into_iter().map(Box::new).collect();
         let mut leaves: Leaves = boxed.into_iter();
         let (user, kafka) = schema.columns();
-        let values = match template {
+        let values = match json {
             None => ValueReader::Rows(RowReader::new(py, user, &mut leaves, start)?),
             Some(template) => ValueReader::Json(ObjectReader::new(template, &mut leaves, start)),
         };

@@ -18,6 +18,7 @@ from json_segments import WithCore, WithoutCore, json_rows, slices, values
 from support import examples
 
 from columnar_kafka import SegmentError, native
+from columnar_kafka.config import ReadOptions
 from columnar_kafka.plain.json_values import JsonValues
 from columnar_kafka.segment.json_layout import JsonLayout
 
@@ -328,8 +329,26 @@ def test_slices_follow_each_other_where_python_goes_on() -> None:
     assert [value for _, some in found for value in some] == values(message, WithoutCore())
 
 
+@pytest.mark.parametrize("arrow", [pa.list_, lambda item: pa.map_(pa.string(), item)])
+def test_an_object_may_be_as_large_as_columns_may(decoder: Decoder, arrow: Any) -> None:
+    """A long name is in a file once, and in each item of a list."""
+    is_list = arrow is pa.list_
+    items = [{"x" * 1000: n} for n in range(1000)]
+    value = items if is_list else [(str(n), item) for n, item in enumerate(items)]
+    fields = [("l", arrow(pa.struct([("x" * 1000, pa.int64())])))]
+    message = json_rows(fields, [([],), (value,), ([],)])
+    whole = values(message, decoder)
+    size = len(whole[1])
+    assert size > 1_000_000
+    limited = type(decoder)(ReadOptions(max_decoded_bytes=size))
+    assert values(message, limited) == whole
+    limited = type(decoder)(ReadOptions(max_decoded_bytes=size - 1))
+    with pytest.raises(SegmentError, match=f"more than {size - 1} bytes as JSON.*decoded.bytes"):
+        values(message, limited)
+
+
 def test_a_stack_that_is_too_short_is_the_segments_error() -> None:
-    make = JsonValues(pa.schema(TWO), JsonLayout("_rest", frozenset()))
+    make = JsonValues(pa.schema(TWO), JsonLayout("_rest", frozenset()), 1 << 20)
     rest = '{"c":' + "[" * 199 + "]" * 199 + "}"
 
     def deeper(levels: int) -> bytes:

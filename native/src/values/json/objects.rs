@@ -16,7 +16,7 @@ use crate::values::decimal::Decimals;
 use crate::values::leaf::{Leaf, Values};
 use crate::values::schema::{Field, Type, Unit};
 
-/// A rest, or JSON in a column, is not surely as the package writes it.
+/// A rest, or JSON in a column, is not surely as the package writes it, or an object is too large.
 struct GaveUp;
 
 type Written = Result<(), GaveUp>;
@@ -210,14 +210,16 @@ pub struct ObjectReader {
 }
 
 impl ObjectReader {
-    /// Read from row `start` on. `leaves` are those of all columns, in order; so many are taken.
+    /// Read from row `start` on. `leaves` are those of all columns, in order; so many are taken. No
+    /// object may have more than `most` bytes.
     pub fn new(
         template: &Arc<Template>,
         leaves: &mut impl Iterator<Item = Box<Leaf>>,
         start: usize,
+        most: usize,
     ) -> Self {
         let leaves = leaves.take(template.leaves).map(|leaf| LeafCursor::new(leaf, start));
-        let writer = Writer { leaves: leaves.collect(), out: Vec::new() };
+        let writer = Writer { leaves: leaves.collect(), out: Vec::new(), most };
         Self { template: Arc::clone(template), writer }
     }
 
@@ -233,7 +235,8 @@ impl ObjectReader {
         let mut nbytes = 0;
         for _ in 0..rows {
             self.writer.out.clear();
-            if self.writer.row(&self.template).is_err() {
+            let written = self.writer.row(&self.template).and_then(|()| self.writer.check_size());
+            if written.is_err() {
                 return Ok(false);
             }
             out.push(new::bytes(py, &self.writer.out)?);
@@ -285,6 +288,7 @@ fn members_of(left: Option<&[u8]>) -> Result<Vec<Member<'_>>, GaveUp> {
 struct Writer {
     leaves: Vec<LeafCursor>,
     out: Vec<u8>,
+    most: usize,
 }
 
 impl Writer {
@@ -364,6 +368,12 @@ impl Writer {
         self.nested(value, left)
     }
 
+    /// Few bytes of a file become many where each item of a list repeats long names.
+    #[inline(always)]
+    fn check_size(&self) -> Written {
+        if self.out.len() > self.most { Err(GaveUp) } else { Ok(()) }
+    }
+
     /// Append a field that is null in its column: what is left of it, null, or nothing. A null that is
     /// left says the opposite of what the column's null says.
     fn missing(&mut self, field: &FieldWriter, left: Option<&[u8]>) {
@@ -422,6 +432,7 @@ impl Writer {
                         _ => left.find(index.to_string().as_bytes()),
                     };
                     self.item(item, left)?;
+                    self.check_size()?;
                     if self.leaves[item.first].cursor.rep() != Some(*rep) {
                         break;
                     }
@@ -460,6 +471,7 @@ impl Writer {
                     }
                 };
                 self.item(value, left)?;
+                self.check_size()?;
                 if self.leaves[key.first].cursor.rep() != Some(rep) {
                     break;
                 }
