@@ -228,7 +228,9 @@ impl RecordReader {
         let (user, kafka) = schema.columns();
         let values = match json {
             None => ValueReader::Rows(RowReader::new(py, user, &mut leaves, start)?),
-            Some(template) => ValueReader::Json(ObjectReader::new(template, &mut leaves, start)),
+            Some((template, most)) => {
+                ValueReader::Json(ObjectReader::new(template, &mut leaves, start, most))
+            }
         };
         let mut reader = Self {
             values,
