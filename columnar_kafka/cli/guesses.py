@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +37,13 @@ def show_fields(reports: Iterable[FieldReport], objects: int, passed_over: int) 
     for report in reports:
         seen = ", ".join(f"{count:,} {kind}" for kind, count in report.types.items())
         note = "" if report.note == report.column else report.note
-        table.add_row(report.path, report.column or "none", seen, f"{report.missing:,}", note)
+        path, column = Text(_printable(report.path)), report.column or "none"
+        table.add_row(path, Text(column), seen, f"{report.missing:,}", note)
     console.print(table)
     others = f"; values that are not a JSON object: {passed_over:,}" if passed_over else ""
     console.print(f"objects: {objects:,}{others}")
+
+
+def _printable(name: str) -> str:
+    """Return a name as a terminal can show it."""
+    return name if name.isprintable() else json.dumps(name)[1:-1]

@@ -91,7 +91,8 @@ class _Union:
 
     def has_added(self, path: str) -> bool:
         """Return whether the column at a path was added, or is in one that was."""
-        return any(f"{path}.".startswith(f"{added}.") for added in self.added)
+        ends = (at for at, letter in enumerate(f"{path}.") if letter == ".")
+        return any(path[:end] in self.added for end in ends)
 
     def fields(
         self, more: Iterable[pa.Field], leading: Iterable[pa.Field], prefix: str

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError, SchemaError
-from columnar_kafka.lake.partition import FILLED
-from columnar_kafka.schema import KAFKA_COLUMN, is_kafka_member
+from columnar_kafka.schema import FILLED, KAFKA_COLUMN, is_kafka_member
 from columnar_kafka.schema.kept import from_kept
 from columnar_kafka.schema.leading import led_by, of_columns
 

@@ -43,7 +43,8 @@ pub fn append_row(
     let json = Jiter::with_tape(value, std::mem::take(&mut appending.scratch));
     let rest = Rest::new(std::mem::take(&mut appending.text));
     let reader = Reader { json, is_exact: true, size: Size::default() };
-    let mut lenient = Lenient { reader, value, rules, rest, unknown: Vec::new(), level: 0 };
+    let mut lenient =
+        Lenient { reader, value, rules, rest, unknown: Vec::new(), level: 0, grows: false };
     let taken = lenient.row(columns, template, leaves);
     appending.size += lenient.reader.size;
     appending.scratch = lenient.reader.json.into_tape();
@@ -60,6 +61,8 @@ pub struct Lenient<'j, 'r> {
     unknown: Vec<&'j [u8]>,
     /// How many objects and lists are open.
     level: usize,
+    /// Whether a table may get columns for what is unknown here: not in maps, nor beside the row.
+    grows: bool,
 }
 
 impl<'j> Lenient<'j, '_> {
@@ -109,7 +112,10 @@ impl<'j> Lenient<'j, '_> {
         }
         let rules = self.rules;
         let Some(token) = rules.path.get(depth) else {
-            return self.record(fields, template, 0, leaves);
+            self.grows = rules.grows;
+            let row = self.record(fields, template, 0, leaves);
+            self.grows = false;
+            return row;
         };
         let mut object = Object::default();
         let mut is_found = false;
@@ -232,7 +238,7 @@ impl<'j> Lenient<'j, '_> {
         if first == Peek::Null {
             return Ok(());
         }
-        if self.rules.grows {
+        if self.grows && may_be_column(name) {
             return Err(NotTaken);
         }
         let before = *object;
@@ -291,6 +297,7 @@ impl<'j> Lenient<'j, '_> {
         };
         let mut object = Object::default();
         let mut count = 0;
+        let grows = std::mem::take(&mut self.grows);
         let outer = self.enter()?;
         let mut next = self.first_name()?;
         while let Some(name) = next {
@@ -309,6 +316,7 @@ impl<'j> Lenient<'j, '_> {
             next = self.next_name()?;
         }
         self.leave(outer);
+        self.grows = grows;
         if count == 0 {
             self.reader.size.nbytes += map.append_absent(rep, def, leaves);
         }
@@ -351,4 +359,13 @@ fn part_of<'j>(value: &'j [u8], name: Option<&[u8]>) -> Option<&'j [u8]> {
 /// Whether a name is one without escapes.
 fn is_plain(name: &[u8]) -> bool {
     !name.contains(&b'\\') && std::str::from_utf8(name).is_ok()
+}
+
+/// Whether a column may have this name: see `Inference` in the package.
+fn may_be_column(name: &[u8]) -> bool {
+    let is_refused = |byte: &u8| {
+        byte.is_ascii_control()
+            || matches!(byte, b' ' | b',' | b';' | b'{' | b'}' | b'(' | b')' | b'=' | b'.')
+    };
+    (1..=255).contains(&name.len()) && !name.iter().any(is_refused)
 }

@@ -211,8 +211,8 @@ def test_a_guess_grows_and_is_verified(kafka: FakeKafka, lake: Any) -> None:
     assert (report.decoded, report.findings) == (3, [])
 
 
-def verified(table: Any, schema: Any) -> AuditReport:
-    decoding = Decoding("json", schema, lenient=GROW)
+def verified(table: Any, schema: Any, lenient: Lenient = GROW) -> AuditReport:
+    decoding = Decoding("json", schema, lenient=lenient)
     return verify_topic(CONFIG, "t", table, topic_generation="g", decoding=decoding)
 
 
@@ -232,3 +232,52 @@ def test_a_table_that_grows_between_messages_read_one_by_one_and_together(tmp_pa
     add_together(stager, messages[3:])
     land_staged(table, [stager.finish()], rules)
     assert [row["new"] for row in landed(DirectoryLake(tmp_path / "lake"))] == [1, *[None] * 4]
+
+
+def test_rows_from_before_a_column_came_are_verified(kafka: FakeKafka, lake: Any) -> None:
+    """Their rests have nulls, and times and numbers in the form that they came in."""
+    told = Lenient(unknown="grow", coerce=True)
+    send(kafka, [{"n": 1, "o": {"new": {"a": None}}, "later": {"b": [{"c": None}]}}])
+    assert grow(lake.table(), lenient=told) == 1
+    rests = [{"n": 2, "at": None}, {"n": 3, "o": {"new": {"a": 5}}, "later": {"b": [{"c": 1}]}}]
+    send(kafka, rests)
+    assert grow(lake.table(), lenient=told) == 2
+    assert verified(lake.table(), SCHEMA, told).findings == []
+
+
+def test_rows_from_before_segments_had_a_column_are_verified(kafka: FakeKafka, lake: Any) -> None:
+    send(kafka, [{"n": 1, "at": "2026-01-31T12:00:00+01:00", "day": 1, "count": "7"}])
+    assert grow(lake.table(), Infer(messages=1), Lenient(max_columns=1)) == 1
+    columns = {"n": LONG, "at": pa.timestamp("us", "UTC"), "day": pa.date32(), "count": LONG}
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema(columns))
+        producer.produce("t", {"n": 2, "at": None, "day": None, "count": 1}, partition=0)
+    assert grow(lake.table(), Infer(), Lenient()) == 1
+    report = verified(lake.table(), Infer(), Lenient(coerce=True))
+    assert (report.decoded, report.findings) == (1, [])
+
+
+def test_what_no_column_may_be_made_of_ends_no_growth(tmp_path: Path) -> None:
+    """Each message has something beside the row, in a map, and of a name that no column has."""
+    if not native.enabled:
+        pytest.skip("without the native core all are decoded together")
+    schema = pa.schema({"n": LONG, "m": pa.map_(TEXT, pa.struct({"x": LONG}))})
+    lenient = Lenient(unknown="grow", path="/p")
+    row = {"m": {"k": {"y": 1}}, "a.b": 1}
+    rows = [*({"n": n, **row} for n in range(20)), {"n": 20, "new": 1}]
+    messages = [
+        Message(
+            topic="t", partition=0, offset=row["n"], value=json.dumps({"p": row, "op": 1}).encode()
+        )
+        for row in rows
+    ]
+    table = DirectoryLake(tmp_path / "lake").table()
+    rules = Rules(plain="decode", decoding=Decoding("json", schema, lenient=lenient))
+    stager = Stager(table=table, planner=Planner(fences={}, generations=GENERATIONS), rules=rules)
+    for message in messages:
+        add_together(stager, [message])
+    land_staged(table, [stager.finish()], rules)
+    found = landed(DirectoryLake(tmp_path / "lake"))
+    assert [row.get("new") for row in found] == [*[None] * 20, 1]
+    made = [restored(row, schema, path="/p") for row in found]
+    assert made == [{"p": row, "op": 1} for row in rows]
