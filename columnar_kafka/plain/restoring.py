@@ -92,7 +92,7 @@ def _hashable(schema: Any) -> Any:
 def _records(schema: Any) -> RecordSchema:
     if not isinstance(schema, str):
         return RecordSchema.parse(schema)
-    parsed = None
+    parsed: Any = None
     with suppress(ValueError):  # of which `from_kept` says more
         parsed = json.loads(schema)
     return read_json_schema(parsed) if is_json_schema(parsed) else from_kept(schema)

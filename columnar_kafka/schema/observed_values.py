@@ -63,6 +63,11 @@ class Names:
 class ObservedValues:
     """The values at one path: how many of each JSON type, and whatever chooses their column."""
 
+    __slots__ = (
+        *("counts", "fields", "others", "item", "born", "_times", "_names", "_level"),
+        *("_text_kinds", "_are_int64", "_are_doubles", "_digits"),
+    )
+
     def __init__(self, *, times: bool, names: Names, level: int = 0, born: int = 0) -> None:
         self.counts: Counter[str] = Counter()
         self.fields: dict[str, ObservedValues] = {}
@@ -74,9 +79,9 @@ class ObservedValues:
         self._times = times
         self._names = names
         self._level = level
-        self._text_kinds: set[str | None] = set()
+        self._text_kinds: frozenset[str | None] = frozenset()
         self._are_int64 = self._are_doubles = True
-        self._digits = [1, 0]  # the most before and after the point
+        self._digits = (1, 0)  # the most before and after the point
 
     @property
     def objects(self) -> int:
@@ -114,7 +119,7 @@ class ObservedValues:
         self.counts["text"] += 1
         if self._times:
             kinds = (kind for kind, (form, _) in _TIMES.items() if form.fullmatch(text))
-            self._text_kinds.add(next(kinds, None) if _is_time(text) else None)
+            self._text_kinds |= {next(kinds, None) if _is_time(text) else None}
 
     def _add_number(self, kind: str, number: decimal.Decimal) -> None:
         if not number.is_finite():
@@ -130,8 +135,8 @@ class ObservedValues:
         shown = len(digits)
         while shown > 1 and exponent < 0 and digits[shown - 1] == 0:
             shown, exponent = shown - 1, exponent + 1
-        self._digits[0] = max(self._digits[0], shown + exponent)
-        self._digits[1] = max(self._digits[1], -exponent)
+        before, after = self._digits
+        self._digits = max(before, shown + exponent), max(after, -exponent)
 
     def _add_object(self, value: Mapping[Any, Any]) -> None:
         for name, member in value.items() if self._level < MOST_LEVELS else ():
@@ -220,7 +225,8 @@ class ObservedValues:
         self._text_kinds |= other._text_kinds
         self._are_int64 &= other._are_int64
         self._are_doubles &= other._are_doubles
-        self._digits = [*map(max, self._digits, other._digits)]
+        before_point, after_point = map(max, self._digits, other._digits)
+        self._digits = before_point, after_point
         if other.item is not None:
             self.item = self.item or self._inner()
             self.item.merge(other.item)

@@ -113,7 +113,7 @@ class Decoding:
             decided = replace(self, schema=self.schema.decide(self, table, sample))
         if decided.grows and (kept := table.kept_schema()) is not None:
             schema = RecordSchema.parse(decided.schema)
-            decided = replace(decided, schema=led_by(kept_columns(kept, None), schema))
+            decided = replace(decided, schema=led_by(kept_columns(table, kept, None), schema))
         return decided
 
     def __post_init__(self) -> None:
