@@ -205,22 +205,18 @@ class Stager:
             LakeError, OSError: as `stage`.
         """
         source = self._planner.source(messages)
-        if self._growth is not None and self._waiting.has_messages(source):
-            for index in range(len(messages)):  # together they tell more columns
-                self.add(messages.message(index))
-            self._land_run(source)
-            return
         core = self._core_for(source, messages)
         start = 0
         while start < len(messages):
-            if core is not None and self._waiting.has_messages(source):
-                self._land_run(source)
             if core is not None and core.decoder is not self._decoder:  # the table has grown
                 core = self._new_core()
-            if core is None:
+            waits = self._waiting.has_messages(source)
+            if core is None or (waits and self._growth is not None):
                 self.add(messages.message(start))
                 start += 1
                 continue
+            if waits:
+                self._land_run(source)
             header = core.decoder.header(source.fence, messages.core.offset(start))
             placement, stop = self._planner.place_plain(messages, start, header)
             if not placement.joins_run:
@@ -258,13 +254,17 @@ class Stager:
             rows = self._waiting.rows(placement, lambda: core.begin(source.fence))
             at = core.append(rows, messages, range(at, indices.stop))
             if at < indices.stop:
-                # What the table may get columns for is looked at together.
                 together = rows.is_given_up or self._growth is not None
                 end = indices.stop if together else at + 1
                 left = [
                     core.waiting(placement, messages.message(index)) for index in range(at, end)
                 ]
-                self._land_messages(source, left, core.decoder)
+                if self._growth is not None:  # what comes after them tells more columns
+                    self._land_run(source)
+                    for waiting in left:
+                        self._waiting.add(*waiting)
+                else:
+                    self._land_messages(source, left, core.decoder)
                 at = end
         self._waiting.measure(source)
         if (largest := self._waiting.too_large()) is not None:

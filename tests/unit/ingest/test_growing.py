@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from columnar_kafka.lake.aside.set_aside import land_staged
 from columnar_kafka.lake.landing.stage import Stager
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.plain import Lenient, restored
+from columnar_kafka.plain.lenient_rows import LenientRows
 from columnar_kafka.schema.kept import from_kept
 from columnar_kafka.schema.leading import of_columns
 from columnar_kafka.testing import FakeKafka
@@ -217,9 +219,21 @@ def verified(table: Any, schema: Any, lenient: Lenient = GROW) -> AuditReport:
 
 
 def test_a_table_that_grows_between_messages_read_one_by_one_and_together(tmp_path: Path) -> None:
+    rows = [{"n": 0, "new": 1}, *({"n": n} for n in range(1, 5))]
+    land_in_parts(tmp_path, rows, [1, 3, 5])
+    assert [row["new"] for row in landed(DirectoryLake(tmp_path / "lake"))] == [1, *[None] * 4]
+
+
+def test_what_was_fetched_apart_grows_together(tmp_path: Path) -> None:
+    rows = [{"n": 0}, {"n": 1, "a": 1}, {"n": 2}, {"n": 3, "b": 2}, {"n": 4, "c": 3}]
+    land_in_parts(tmp_path, rows, [0, 3, 4, 5])
+    assert [read["_rest"] for read in landed(DirectoryLake(tmp_path / "lake"))] == [None] * 5
+
+
+def land_in_parts(tmp_path: Path, rows: list[dict[str, int]], ends: list[int]) -> None:
+    """Land rows in one attempt: the first of these parts one by one, each other together."""
     if not native.enabled:
         pytest.skip("only the native core takes them together")
-    rows = [{"n": 0, "new": 1}, *({"n": n} for n in range(1, 5))]
     messages = [
         Message(topic="t", partition=0, offset=row["n"], value=json.dumps(row).encode())
         for row in rows
@@ -227,11 +241,11 @@ def test_a_table_that_grows_between_messages_read_one_by_one_and_together(tmp_pa
     table = DirectoryLake(tmp_path / "lake").table()
     rules = Rules(plain="decode", decoding=Decoding("json", SCHEMA, lenient=GROW))
     stager = Stager(table=table, planner=Planner(fences={}, generations=GENERATIONS), rules=rules)
-    stager.add(source_message(messages[0]))
-    add_together(stager, messages[1:3])
-    add_together(stager, messages[3:])
+    for message in messages[: ends[0]]:
+        stager.add(source_message(message))
+    for start, end in pairwise(ends):
+        add_together(stager, messages[start:end])
     land_staged(table, [stager.finish()], rules)
-    assert [row["new"] for row in landed(DirectoryLake(tmp_path / "lake"))] == [1, *[None] * 4]
 
 
 def test_rows_from_before_a_column_came_are_verified(kafka: FakeKafka, lake: Any) -> None:
@@ -257,27 +271,14 @@ def test_rows_from_before_segments_had_a_column_are_verified(kafka: FakeKafka, l
     assert (report.decoded, report.findings) == (1, [])
 
 
-def test_what_no_column_may_be_made_of_ends_no_growth(tmp_path: Path) -> None:
-    """Each message has something beside the row, in a map, and of a name that no column has."""
+def test_the_core_leaves_only_what_may_have_a_column() -> None:
+    """Not what is in a map, beside the row, null, or of a name that no column has."""
     if not native.enabled:
-        pytest.skip("without the native core all are decoded together")
+        pytest.skip("there is no native core")
     schema = pa.schema({"n": LONG, "m": pa.map_(TEXT, pa.struct({"x": LONG}))})
-    lenient = Lenient(unknown="grow", path="/p")
-    row = {"m": {"k": {"y": 1}}, "a.b": 1}
-    rows = [*({"n": n, **row} for n in range(20)), {"n": 20, "new": 1}]
-    messages = [
-        Message(
-            topic="t", partition=0, offset=row["n"], value=json.dumps({"p": row, "op": 1}).encode()
-        )
-        for row in rows
-    ]
-    table = DirectoryLake(tmp_path / "lake").table()
-    rules = Rules(plain="decode", decoding=Decoding("json", schema, lenient=lenient))
-    stager = Stager(table=table, planner=Planner(fences={}, generations=GENERATIONS), rules=rules)
-    for message in messages:
-        add_together(stager, [message])
-    land_staged(table, [stager.finish()], rules)
-    found = landed(DirectoryLake(tmp_path / "lake"))
-    assert [row.get("new") for row in found] == [*[None] * 20, 1]
-    made = [restored(row, schema, path="/p") for row in found]
-    assert made == [{"p": row, "op": 1} for row in rows]
+    rows = LenientRows(schema, Lenient(unknown="grow", path="/p"))
+    form, _ = rows.native()
+    inside = ['"m": {"k": {"y": 1}}', '"a.b": 1', '"": 1', '"c": null', '"n": 1', '"new": 1']
+    values = [b'{"p": {%s}, "op": {"x": 1}}' % text.encode() for text in inside]
+    batch = native.core.PlainBatch(form, "", 1 << 16)
+    assert batch.take(native.core.PlainMessages.of_values(values), 0, len(values)) == 5
