@@ -22,7 +22,6 @@ from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.kept_columns import kept_columns
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
 from columnar_kafka.lake.model import SourceMessage
-from columnar_kafka.plain.json_text import text_of
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
 from columnar_kafka.schema import RecordSchema
@@ -181,17 +180,12 @@ class PlainDecoder:
         equal count as equal. If `one` is from before it grew, a column may have another form of its
         values by now: of a time, or of a number in a text. So it is read again.
         """
-        first, second = (self._restored(table) for table in (one, other))
+        first, second = (
+            _with_decimals(self._rows.restored(table.to_pylist()[0])) for table in (one, other)
+        )
         if first is None or one["_kafka"] != other["_kafka"]:
             return False
-        if first == second:
-            return True
-        again, _ = self._rows.decode([text_of(first).encode()])
-        return len(again) == 1 and self._restored(again) == second
-
-    def _restored(self, table: pa.Table) -> Any:
-        """Return the object of which the only row of a table was made, to be compared."""
-        return _with_decimals(self._rows.restored(table.to_pylist()[0]))
+        return bool(first == second or _with_decimals(self._rows.again(first)) == second)
 
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""
