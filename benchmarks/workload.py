@@ -1,6 +1,7 @@
 """What the native core is profiled with: `native/profiled.py` runs it on an instrumented core.
 
-Every data set is produced in all four ways to librdkafka's mock cluster, read in both, and landed.
+Every data set is produced in all four ways to librdkafka's mock cluster, read in both, and landed;
+and it is produced as JSON.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 
 from benchmarks import data
-from benchmarks.competitors import OURS
+from benchmarks.competitors import OURS, OURS_JSON
 from benchmarks.competitors.base import connection
 from benchmarks.reading import CONSUME, POLL, Reading
 from benchmarks.sending import Sending
@@ -37,6 +38,9 @@ def main() -> None:
                     for way in (CONSUME, POLL):
                         reading.read(topic, way)
                     land(kafka.bootstrap_servers, topic)
+            of_json = f"{name}-json"
+            kafka.create_topic(of_json)
+            Sending(OURS_JSON, name, kafka.bootstrap_servers, rows).send(of_json, False, False)
             small = f"{name}-small"
             kafka.create_topic(small)
             sending.connect(small, batch_rows=1, rows=SMALL_ROWS)

@@ -46,7 +46,8 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
     """`confluent_kafka.SerializingProducer`, and `set_schema`.
 
     On a topic with a schema ``value.serializer`` is not called: a value is a row, or it is bytes,
-    str or None for a plain message. ``key.serializer`` is called on every topic.
+    str or None for a plain message. If the topic's values are JSON, it is called, for it makes
+    them. ``key.serializer`` is called on every topic.
     """
 
     _stock = serializing_producer.SerializingProducer
@@ -61,14 +62,15 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Serialize the key, and the value of a topic without a schema; see `Producer.produce`.
+        """Serialize the key, and a value that is no row for its topic; see `Producer.produce`.
 
         Raises:
             KeySerializationError, ValueSerializationError: a serializer raised an exception.
             RuntimeError, TypeError: as confluent-kafka, before a serializer is called.
             RowError, BufferError, KafkaException: as `Producer.produce`.
         """
-        if topic not in self._pipeline.formats:
+        topic_format = self._pipeline.formats.get(topic)
+        if topic_format is None or topic_format.json is not None:
             super().produce(topic, key, value, partition, on_delivery, timestamp, headers)
             return
         self._check_usable()

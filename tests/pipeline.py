@@ -180,7 +180,7 @@ class Pipeline:
         report = on_delivery or self.reporter(value if tag is None else tag)
         pairs, nbytes = encode_headers(headers)
         nbytes += len(key or b"")
-        metadata = (key, timestamp, pairs, report)
+        metadata = (key, timestamp, pairs, report, None)
         topic_format = self.formats[topic]
         if value is None or isinstance(value, bytes):
             charge = nbytes + len(value or b"") + 200

@@ -106,9 +106,9 @@ def test_the_producers_snippets_run_one_after_the_other(kafka, capsys) -> None:
     with Consumer({**config, "columnar.encoding": "parquet"}) as consumer:
         places = [TopicPartition(topic, n, 0) for topic in ("orders", "other") for n in range(2)]
         consumer.assign(places)
-        messages = [message for _ in range(6) for message in [consumer.poll(120)] if message]
+        messages = [message for _ in range(7) for message in [consumer.poll(120)] if message]
     ids = [message.value()["id"] for message in messages if message.topic() == "orders"]
-    assert sorted(ids) == [1, 2, 3, 4, 5]
+    assert sorted(ids) == [1, 2, 3, 4, 5, 6]
     [plain] = [message.value() for message in messages if message.topic() == "other"]
     assert plain == b"a topic without a schema: an ordinary message"
     printed = json.loads(capsys.readouterr().out)

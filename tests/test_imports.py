@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("columnar_kafka", "spark_sink")
 
 BY_NAME = {
-    "columns.compute",  # these four only hand on what takes long to import
+    "columns.compute",  # these five only hand on what takes long to import
     "consuming.lazy_assembly",
+    "producing.lazy_json",
     "segment.lazy_encoding",
     "segment.pyarrow_parquet",
     "columnar_kafka",  # each public name: a process that lands loads no client

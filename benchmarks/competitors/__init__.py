@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 
 OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
 OURS_AS_IT_IS = "ours, compression.type=none"
+OURS_JSON = "ours, of JSON"
 FASTAVRO, PYRUHVRO = "fastavro", "pyruhvro"
 
 _CLASSES: Final = {
     OURS: "ours.Ours",
     OURS_AS_IT_IS: "ours.OursAsItIs",
+    OURS_JSON: "ours_json.OursJson",
     ORJSON: "with_orjson.Orjson",
     READY: "ready.Ready",
     FASTAVRO: "with_fastavro.Fastavro",

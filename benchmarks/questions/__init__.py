@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NAMES: Final = (
     "produce",
+    "bytes",
     "size",
     "consume",
     "low_rate",

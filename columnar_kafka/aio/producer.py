@@ -122,9 +122,9 @@ class AIOProducer:
 
     # --- schemas --------------------------------------------------------------------------------
 
-    async def set_schema(self, topic: str, schema: Any) -> None:
+    async def set_schema(self, topic: str, schema: Any, *, value_format: str | None = None) -> None:
         """Send the rows produced to `topic` as segments; see `Producer.set_schema`."""
-        await self._call(self._producer.set_schema, topic, schema)
+        await self._call(self._producer.set_schema, topic, schema, value_format=value_format)
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from columnar_kafka.native import _core as core
     from columnar_kafka.plain.lenient import Lenient
 
-__all__ = ["LenientRows"]
+__all__ = ["Fit", "Fits", "LenientRows", "leaf_paths", "with_rest"]
 
-_Fit = Callable[[Any], tuple[Any, Any]]
+Fit = Callable[[Any], tuple[Any, Any]]
 """Takes a parsed value, which is not null; returns what a row has for it, and what is left.
 
 That is None if nothing is. Raises RowError: the value does not fit.
@@ -51,14 +51,14 @@ class LenientRows(RowsOneByOne):
 
     def __init__(self, schema: Any, lenient: Lenient) -> None:
         records = RecordSchema.parse(schema)
-        super().__init__(_with_rest(records, lenient))
+        super().__init__(with_rest(records, lenient.rest_column) if lenient.has_rest else records)
         self._lenient = lenient
-        self._row = _Fits(records, lenient).record(list(records.arrow), "")
+        self._row = Fits(records, lenient).record(list(records.arrow), "")
         self._tokens = tokens_of(lenient.path)
 
     def native_format(self) -> core.PlainFormat:
         """See `PlainRows.native_format`."""
-        rules, paths = self._lenient, list(_leaf_paths(self.columns))
+        rules, paths = self._lenient, list(leaf_paths(self.columns))
         if "\\" in "".join([*paths, *self._tokens]):
             raise NotNativeError("it compares names as they are written, with their escapes")
         texts = [place for place, path in enumerate(paths) if path in self.records.json_texts]
@@ -110,11 +110,8 @@ class LenientRows(RowsOneByOne):
         return values, left or None
 
 
-def _with_rest(records: RecordSchema, lenient: Lenient) -> RecordSchema:
-    """Return the columns of the rows."""
-    if not lenient.has_rest:
-        return records
-    name = lenient.rest_column
+def with_rest(records: RecordSchema, name: str) -> RecordSchema:
+    """Return the columns of a schema, and the one of the rest. Raises SchemaError."""
     if name.lower() in map(str.lower, records.arrow.names):  # engines ignore case
         raise SchemaError(
             f"the column of the rest is {name!r}, and so is a field of the schema: choose another "
@@ -124,7 +121,7 @@ def _with_rest(records: RecordSchema, lenient: Lenient) -> RecordSchema:
     return replace(records, arrow=records.arrow.append(rest))
 
 
-def _leaf_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+def leaf_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
     """Yield the paths of all leaves, in their order."""
     for field in fields:
         yield from _paths(field.type, f"{prefix}{field.name}")
@@ -133,7 +130,7 @@ def _leaf_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
 def _paths(arrow: pa.DataType, path: str) -> Iterator[str]:
     kind = family(arrow)
     if kind == "struct":
-        yield from _leaf_paths(arrow, f"{path}.")
+        yield from leaf_paths(arrow, f"{path}.")
     elif kind == "map":
         yield f"{path}.key"
         yield from _paths(arrow.item_type, f"{path}.value")
@@ -143,7 +140,7 @@ def _paths(arrow: pa.DataType, path: str) -> Iterator[str]:
         yield path
 
 
-class _Fits:
+class Fits:
     """Makes the functions that fit values to the fields of a schema."""
 
     def __init__(self, schema: RecordSchema, lenient: Lenient) -> None:
@@ -152,7 +149,7 @@ class _Fits:
         self._keeps_unknown = lenient.unknown != "ignore"
         self._keeps_misfits = lenient.misfit == "rest"
 
-    def record(self, fields: Sequence[pa.Field], prefix: str) -> _Fit:
+    def record(self, fields: Sequence[pa.Field], prefix: str) -> Fit:
         """Return what fits an object to fields."""
         fits = {field.name: self._field(field, f"{prefix}{field.name}") for field in fields}
         absent = {field.name: self._absent(field, f"{prefix}{field.name}") for field in fields}
@@ -196,7 +193,7 @@ class _Fits:
 
         return value
 
-    def _field(self, field: pa.Field, path: str) -> _Fit:
+    def _field(self, field: pa.Field, path: str) -> Fit:
         """Return what fits a value to a field, or leaves it whole where the field may be null."""
         fit = self._type(field, path)
         if not (self._keeps_misfits and field.nullable):
@@ -210,7 +207,7 @@ class _Fits:
 
         return fit_or_leave
 
-    def _type(self, field: pa.Field, path: str) -> _Fit:
+    def _type(self, field: pa.Field, path: str) -> Fit:
         arrow = field.type
         if path in self._schema.json_texts:
             return lambda value: (text_of(value), None)
@@ -221,10 +218,14 @@ class _Fits:
             return self._map(arrow, path)
         if kind == "list":
             return self._list(arrow, path)
-        fit_leaf = leaf_fit(field, path, self._schema, coerce=self._lenient.coerce)
+        fit_leaf = self.leaf(field, path)
         return lambda value: (fit_leaf(value), None)
 
-    def _struct(self, arrow: pa.StructType, path: str) -> _Fit:
+    def leaf(self, field: pa.Field, path: str) -> Callable[[Any], Any]:
+        """Return what returns what a row has for the value of a leaf; it raises RowError."""
+        return leaf_fit(field, path, self._schema, coerce=self._lenient.coerce)
+
+    def _struct(self, arrow: pa.StructType, path: str) -> Fit:
         fit_members = self.record(list(arrow), f"{path}.")
 
         def fit(value: Any) -> tuple[Any, Any]:
@@ -234,7 +235,7 @@ class _Fits:
 
         return fit
 
-    def _map(self, arrow: pa.MapType, path: str) -> _Fit:
+    def _map(self, arrow: pa.MapType, path: str) -> Fit:
         check_names(arrow, path)
         take_name = element(arrow.key_field, f"{path}.key", self._schema)
         fit_item = self._field(arrow.item_field, f"{path}.value")
@@ -260,7 +261,7 @@ class _Fits:
 
         return fit
 
-    def _list(self, arrow: Any, path: str) -> _Fit:
+    def _list(self, arrow: Any, path: str) -> Fit:
         fit_item = self._field(arrow.value_field, f"{path}.item")
         absent = self._absent(arrow.value_field, f"{path}.item")
         size: int | None = arrow.list_size if pa.types.is_fixed_size_list(arrow) else None

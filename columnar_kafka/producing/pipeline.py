@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
+from columnar_kafka.config import choice
+from columnar_kafka.errors import RowError
+from columnar_kafka.producing.accepting.arguments import check_metadata
 from columnar_kafka.producing.accepting.record import NewFormat
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
 from columnar_kafka.producing.reporting.arrow_call import ArrowCall
@@ -15,8 +21,10 @@ from columnar_kafka.producing.sending.accumulator import Accumulator
 from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
 from columnar_kafka.producing.sending.messages import PlainMessage
 from columnar_kafka.producing.sending.sender import Sender
+from columnar_kafka.producing.settings import VALUE_FORMATS
 from columnar_kafka.producing.topic_formats import TopicFormats
 from columnar_kafka.producing.transaction import Transaction
+from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema import RecordSchema
 
 if TYPE_CHECKING:
@@ -35,6 +43,7 @@ __all__ = ["NoPipeline", "Pipeline"]
 _TOPIC_CONFIG_TIMEOUT: Final = 5.0
 _PLAIN_BYTES: Final = 200
 """The memory of a plain message's objects, in addition to its bytes."""
+_KEPT_BYTES: Final = 48  # the same of a record's value
 
 
 class NoPipeline:
@@ -108,6 +117,7 @@ class Pipeline:
             segment_records=segment_records,
             segment_nbytes=segment_nbytes,
             failed_records=self.delivery.failures,
+            misfits=self.formats.misfits.count,
         )
 
     def close(self) -> None:
@@ -120,12 +130,14 @@ class Pipeline:
         self.unusable = error
         self.queue.usage.stop()
 
-    def set_schema(self, topic: str, schema: Any) -> None:
+    def set_schema(self, topic: str, schema: Any, value_format: str | None) -> None:
         """See `Producer.set_schema`."""
+        if value_format is not None:
+            choice(*VALUE_FORMATS)("value_format", value_format)
         records = RecordSchema.parse(schema)
         config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
         self.formats.set_schema(
-            topic, records, config, lambda made: self._accept(NewFormat(made), 0, 0)
+            topic, records, config, lambda made: self._accept(NewFormat(made), 0, 0), value_format
         )
 
     def accept_row(
@@ -152,22 +164,57 @@ class Pipeline:
         if self.unusable is None and self.queue.accepts and self.transaction.accepts:
             self.queue.usage.resume(stops)  # unless something has changed meanwhile
 
-    def accept_plain(
+    def accept_value(
+        self, topic_format: TopicFormat, partition: int, value: Any, metadata: Metadata, nbytes: int
+    ) -> None:
+        """Accept a value that is no row: one in the topic's format as a record, others as they are.
+
+        Args:
+            topic_format: the topic's.
+            partition: where to, or -1.
+            value: of one of its `texts`, or None.
+            metadata: the record's.
+            nbytes: those of key and headers.
+
+        Raises:
+            RowError: it does not fit the schema, and is not to be sent as it is.
+            BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
+        """
+        if isinstance(value, bytearray | memoryview):
+            value = bytes(value)
+        data = value.encode() if isinstance(value, str) else value
+        json, misfits = topic_format.json, topic_format.misfits
+        if data is None or json is None or misfits is None:
+            self._accept_plain(topic_format, partition, data, metadata, nbytes)
+            return
+        read = partial(_read, topic_format, data, metadata)
+        try:
+            values, more = read()
+        except RowError as error:
+            raise_if_once(error, read)  # or it is a handler's that has interrupted the reader
+            if not misfits.are_sent:
+                raise
+            self._accept_plain(topic_format, partition, data, metadata, nbytes)
+            if (log := misfits.add(topic_format.topic, error.reason)) is not None:
+                log()
+            return
+        key, timestamp, headers, callback, _ = metadata
+        if callback is not None or len(data) >= topic_format.limits.kept_bytes:
+            metadata = (key, timestamp, headers, callback, data)
+            more += len(data) + _KEPT_BYTES
+        self.accept_row(topic_format, partition, values, metadata, nbytes + more)
+
+    def _accept_plain(
         self,
         topic_format: TopicFormat,
         partition: int,
-        value: str | bytes | None,
+        data: bytes | None,
         metadata: Metadata,
         nbytes: int,
     ) -> None:
-        """Accept a plain message to a topic with a schema; `nbytes` are those of key and headers.
-
-        Raises:
-            BufferError, KafkaException, RuntimeError: as `RecordQueue.put`.
-        """
-        data = value.encode() if isinstance(value, str) else value
+        """Accept a plain message to a topic with a schema."""
         nbytes += len(data or b"") + _PLAIN_BYTES
-        key, timestamp, headers, callback = metadata
+        key, timestamp, headers, callback, _ = metadata
         plain = PlainMessage(
             topic_format=topic_format,
             partition=partition,
@@ -195,6 +242,10 @@ class Pipeline:
         if not count:
             self.delivery.empty_call(call)
             return
+        if topic_format.has_rest:
+            rest = topic_format.records.arrow.field(-1)
+            columns = rows.columns.append_column(rest, pa.nulls(count, rest.type))
+            rows = rows._replace(columns=columns)
         nbytes = sum(column.nbytes for column in rows)
         now, pinned = time.monotonic(), partition >= 0
         batch = ArrowBatch(topic_format, partition, rows, call, now, nbytes, pinned)
@@ -216,3 +267,16 @@ class Pipeline:
         """Refuse records until the next transaction, and give up those of this one."""
         self.queue.suspend()
         self.sender.purge()
+
+
+def _read(
+    topic_format: TopicFormat, value: bytes, metadata: Metadata
+) -> tuple[tuple[Any, ...], int]:
+    """Return the row of a value in JSON, and the bytes that it may hold. Raises RowError."""
+    assert topic_format.json is not None
+    most = topic_format.limits.most
+    if len(value) > most:
+        raise RowError(f"it has {len(value)} bytes, and a segment of this topic at most {most}")
+    key, _, headers, *_ = metadata
+    check_metadata(topic_format, key=key, headers=headers)
+    return topic_format.json.taken(value)

@@ -116,7 +116,7 @@ class Producer(StockProducer):
 
     # --- schemas --------------------------------------------------------------------------------
 
-    def set_schema(self, topic: str, schema: Any) -> None:
+    def set_schema(self, topic: str, schema: Any, *, value_format: str | None = None) -> None:
         """Send the rows produced to `topic` as segments with this schema, from now on.
 
         Called again it may grow the schema; records produced before keep the earlier one. Asks
@@ -125,23 +125,23 @@ class Producer(StockProducer):
         Args:
             topic: the topic; it need not exist yet.
             schema: a `pyarrow.Schema`, or an Avro record schema as a dict or JSON text.
+            value_format: ``"json"``: values that are bytes or text become records, too. None: as
+                before, or ``columnar.value.format``.
 
         Raises:
             SchemaError: a field cannot be stored, is repeated or reserved, or is nested more than
                 100 levels; the schema differs from the topic's earlier one by more than growth
                 (new nullable fields, wider types, null allowed); or the topic is compacted.
-            ConfigError: ``columnar.encoding`` is ``none``.
+            ConfigError: ``columnar.encoding`` is ``none``, or there is no such `value_format`.
             TypeError: not a schema, or not a topic's name.
         """
         if not isinstance(topic, str):
             raise TypeError(f"a topic's name is a str, not {type(topic).__name__}")
         if self._settings.encoding == "none":
-            raise ConfigError(
-                "columnar.encoding=none: a schema would have no effect; "
-                "configure columnar.encoding=parquet"
-            )
+            reason = "columnar.encoding=none: a schema would have no effect; "
+            raise ConfigError(reason + "configure columnar.encoding=parquet")
         self._check_usable()
-        self._pipeline.set_schema(topic, schema)
+        self._pipeline.set_schema(topic, schema, value_format)
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
 
@@ -162,8 +162,8 @@ class Producer(StockProducer):
 
         For a topic with a schema `value` is a row: a dict, or an object that declares its fields
         (dataclass, named tuple, attrs, msgspec, pydantic). The row is copied: changing it later
-        has no effect. A naive datetime for a field with a time zone is UTC. A value that is bytes,
-        str or None is a plain message.
+        has no effect. A naive datetime for a field with a time zone is UTC. A value that is bytes
+        or str is a plain message, or JSON in a topic with that format; None is a plain message.
 
         Raises:
             RowError, TypeError: a field is missing, unknown, or of a wrong type or range. An error
@@ -187,14 +187,14 @@ class Producer(StockProducer):
         pairs, nbytes = encode_headers(headers)
         report = first_given(callback, on_delivery, self._settings.on_delivery)
         partition, timestamp = partition_and_timestamp(topic_format, partition, timestamp)
-        metadata = (key, timestamp or time.time_ns() // 1_000_000, pairs, report)
+        metadata = (key, timestamp or time.time_ns() // 1_000_000, pairs, report, None)
         nbytes += 0 if key is None else len(key)
-        if value is None or isinstance(value, bytes | str):
-            pipeline.accept_plain(topic_format, partition, value, metadata, nbytes)
+        if value is None or isinstance(value, topic_format.texts):
+            pipeline.accept_value(topic_format, partition, value, metadata, nbytes)
             return
         if not topic_format.kafka.has_all:
             check_metadata(topic_format, key=key, headers=pairs)
-        values, more = topic_format.columns.take(value)
+        values, more = topic_format.rows.take(value)
         pipeline.accept_row(topic_format, partition, values, metadata, nbytes + more)
 
     def produce_arrow(
@@ -244,7 +244,7 @@ class Producer(StockProducer):
             check_metadata(topic_format, key=key, headers=headers)
         rows = conform(
             data,
-            topic_format.records,
+            topic_format.users_records,
             key=key,
             timestamp=timestamp,
             headers=headers,

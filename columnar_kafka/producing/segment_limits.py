@@ -10,10 +10,12 @@ from columnar_kafka.segment.headers import HEADER_BYTES
 if TYPE_CHECKING:
     from columnar_kafka.producing.settings import ProducerConfig
 
-__all__ = ["MOST_BYTES", "SegmentLimits"]
+__all__ = ["KEPT_PARTS", "MOST_BYTES", "SegmentLimits"]
 
 MOST_BYTES: Final = 128 << 20
 """The most a batch may hold, however well it compresses: consumers limit decoded segments."""
+KEPT_PARTS: Final = 256
+"""A value in JSON may take so many times its bytes as a segment of its own, if hardly any does."""
 _FIRST_RATIO: Final = 0.1
 """Encoded bytes per byte in memory, until the first segment of a topic is measured."""
 
@@ -40,6 +42,11 @@ class SegmentLimits:
     def batch_bytes(self) -> float:
         """The bytes in memory at which to seal a batch."""
         return min(self.target / (self.ratio or _FIRST_RATIO), MOST_BYTES)
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes from which on a value that was given as bytes may fit no segment."""
+        return self.most // KEPT_PARTS
 
     def learn(self, *, taken_bytes: int, encoded_bytes: int) -> None:
         """Learn from a segment how well the topic's records compress."""

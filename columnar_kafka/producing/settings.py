@@ -22,7 +22,7 @@ from columnar_kafka.producing.partitioner import PARTITIONERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ProducerConfig"]
+__all__ = ["VALUE_FORMATS", "ProducerConfig"]
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -46,7 +46,12 @@ _PRODUCER_KEYS: Final = (
     "columnar.segment.rows",
     "columnar.linger.ms",
     "columnar.metadata",
+    "columnar.value.format",
+    "columnar.value.fields",
+    "columnar.value.misfit",
+    "columnar.value.rest.column",
 )
+VALUE_FORMATS: Final = ("rows", "json")
 
 
 def _members(key: str, value: Any) -> tuple[str, ...]:
@@ -57,6 +62,12 @@ def _members(key: str, value: Any) -> tuple[str, ...]:
         allowed = ",".join(METADATA_MEMBERS)
         raise ConfigError(f"{key}={value!r}: must be none, or some of {allowed}, each once")
     return tuple(name for name in METADATA_MEMBERS if name in names)
+
+
+def _column(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{key}={value!r}: must be the name of a column")
+    return value
 
 
 def _compresses(_: str, value: Any) -> bool:
@@ -73,6 +84,10 @@ class ProducerConfig(NamedTuple):
     segment_rows: int
     linger: float
     metadata: tuple[str, ...]
+    value_format: str
+    value_fields: str
+    value_misfit: str
+    rest_column: str
     partitioner: str
     message_timeout: float
     message_max_bytes: int
@@ -113,6 +128,10 @@ class ProducerConfig(NamedTuple):
             segment_rows=read.own("columnar.segment.rows", 100_000, integer(1, MAX_ROWS)),
             linger=max(linger_ms - inner_linger_ms, linger_ms / 2) / 1000,
             metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
+            value_format=read.own("columnar.value.format", "rows", choice(*VALUE_FORMATS)),
+            value_fields=read.own("columnar.value.fields", "lenient", choice("lenient", "exact")),
+            value_misfit=read.own("columnar.value.misfit", "plain", choice("plain", "raise")),
+            rest_column=read.own("columnar.value.rest.column", "_rest", _column),
             partitioner=read.shared(
                 ("partitioner",), "consistent_random", choice(*sorted(PARTITIONERS))
             ),

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.producing import lazy_json
 from columnar_kafka.producing.engine.base import TopicFormat
 from columnar_kafka.producing.engine.choice import choose_engine
+from columnar_kafka.producing.misfits import Misfits
 from columnar_kafka.producing.segment_limits import SegmentLimits
 from columnar_kafka.schema import check_growth
 from columnar_kafka.segment import lazy_encoding as lazy
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import TopicLimits
+    from columnar_kafka.plain.reversible import JsonColumns
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
 
@@ -36,19 +39,29 @@ def make_format(
     members: tuple[str, ...],
     compression: str,
     messages_are_compressed: bool = False,
+    json: JsonColumns | None = None,
+    misfits: Misfits | None = None,
 ) -> TopicFormat:
     """Return the format of a topic whose segments store these `members` of the metadata.
 
-    `messages_are_compressed`: by librdkafka, once more.
+    Args:
+        topic: the topic.
+        records: the columns of its segments.
+        limits: how large they may be.
+        members: see above.
+        compression: the name of ``columnar.encoding.compression``.
+        messages_are_compressed: by librdkafka, once more.
+        json: the same columns, if values are read into them that are JSON.
+        misfits: what becomes of such values that do not fit.
 
     Raises:
-        SchemaError: pyarrow cannot write a type.
+        SchemaError: pyarrow cannot write a type, or a map cannot be JSON.
     """
     kafka = KafkaColumn(members)
     schema = kafka.schema(records.arrow)
     lazy.check_can_be_written(schema)
     engine, reason = choose_engine(
-        records, kafka, schema, compression, messages_are_compressed=messages_are_compressed
+        records, kafka, schema, compression, json, messages_are_compressed=messages_are_compressed
     )
     if reason is not None:
         _log.info("topic %r: its records are encoded without the native core: %s", topic, reason)
@@ -61,6 +74,10 @@ def make_format(
         encoder=lazy.ParquetEncoder(compression),
         limits=limits,
         engine=engine,
+        json=None
+        if json is None
+        else lazy_json.Reversible(json, engine.nulls or lazy_json.FirstNulls()),
+        misfits=misfits,
     )
 
 
@@ -72,6 +89,8 @@ class TopicFormats(dict[str, "TopicFormat"]):
         super().__init__()
         self._settings = settings
         self._lock = lock
+        self.misfits = Misfits(are_sent=settings.value_misfit == "plain")
+        """Those of all topics."""
 
     def set_schema(
         self,
@@ -79,8 +98,11 @@ class TopicFormats(dict[str, "TopicFormat"]):
         records: RecordSchema,
         config: TopicLimits,
         announce: Callable[[TopicFormat], None],
+        value_format: str | None = None,
     ) -> None:
         """Use a schema for a topic from now on; `announce` the format to the sender first.
+
+        `value_format` is one of `VALUE_FORMATS`, or None: as it was, or that of the settings.
 
         Raises:
             SchemaError: the topic has a schema that this one does not grow from, or is compacted;
@@ -99,7 +121,7 @@ class TopicFormats(dict[str, "TopicFormat"]):
         is_set = False
         while not is_set:
             known = self.get(topic)
-            topic_format = self.grown(known, topic, records, limits)
+            topic_format = self.grown(known, topic, records, limits, value_format)
             with self._lock:
                 if self.get(topic) is known:  # or another thread, or a handler, was faster
                     announce(topic_format)
@@ -112,15 +134,24 @@ class TopicFormats(dict[str, "TopicFormat"]):
         topic: str,
         records: RecordSchema,
         limits: SegmentLimits,
+        value_format: str | None = None,
     ) -> TopicFormat:
         """Return the format for a schema, after the one that is known so far."""
+        settings = self._settings
+        if value_format is None:
+            value_format = settings.value_format if known is None else known.value_format
+        json = None
+        if value_format == "json":
+            keeps_rest = settings.value_fields == "lenient"
+            json = lazy_json.JsonColumns(records, settings.rest_column if keeps_rest else None)
+            records = json.records
         if known is not None:
             check_growth(known.records, records)
-            if known.records == records and known.records.arrow.equals(
+            is_same = known.records == records and known.records.arrow.equals(
                 records.arrow, check_metadata=True
-            ):
+            )
+            if is_same and known.value_format == value_format:
                 return replace(known, limits=limits)  # keeps what its encoder has learned
-        settings = self._settings
         return make_format(
             topic,
             records,
@@ -128,4 +159,6 @@ class TopicFormats(dict[str, "TopicFormat"]):
             members=settings.metadata,
             compression=settings.compression,
             messages_are_compressed=settings.messages_are_compressed,
+            json=json,
+            misfits=None if json is None else self.misfits,
         )

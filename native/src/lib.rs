@@ -46,11 +46,13 @@ mod _core {
     #[pymodule_export]
     use crate::plain::fetched::{FetchedColumns, FetchedMessages, fetched_messages};
     #[pymodule_export]
-    use crate::plain::format::PlainFormat;
+    use crate::plain::format::{PlainFormat, read_json};
     #[pymodule_export]
     use crate::plain::messages::{PlainMessages, read_messages};
     #[pymodule_export]
-    use crate::produce::batch::{Batch, Block};
+    use crate::produce::batch::Batch;
+    #[pymodule_export]
+    use crate::produce::block::Block;
     #[pymodule_export]
     use crate::produce::encoder::Encoder;
     #[pymodule_export]

@@ -1,9 +1,9 @@
 """A program that uses every entry of a native core that panics when it is told to.
 
-    panicking.py SERVERS TOPIC LAKE [ENTRY [TIMES]]
+    panicking.py SERVERS TOPIC LAKE [ENTRY [TIMES [AFTER]]]
 
 SERVERS is "fake" for a Kafka in memory. The core panics in some calls of ENTRY: so many TIMES, once
-by default. The last line says what became of the records, as JSON.
+by default, AFTER so many others. The last line says what became of the records, as JSON.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import logging
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,8 @@ class Grown(Row):
     more: int
 
 
+VALUES = 400
+"""Records that are given as JSON, behind the others."""
 PLAIN = 250
 """The plain one among 500 messages."""
 
@@ -111,6 +114,23 @@ class Producing:
                 self._until_it_works(self._producer.flush)
         table = pa.Table.from_pylist([{"n": RECORDS}], schema=grown)
         self._until_it_works(self._producer.produce_arrow, self._topic, table)
+        self._until_it_works(self._producer.flush)
+
+    def run_values(self) -> None:
+        """Produce values in JSON, of which some are left to Python, and some have no row."""
+        set_schema = partial(self._producer.set_schema, value_format="json")
+        self._until_it_works(set_schema, self._topic, SCHEMA)
+        for n in range(VALUES):
+            fields = {"n": n, "price": n / 4, "text": None, "tags": ["a"]}
+            if n % 3 == 0:
+                del fields["text"]
+            value = b"[]" if n % 50 == 0 else json.dumps(fields).encode()
+            if n % 20 == 0:
+                value = bytearray(value)  # type: ignore[assignment]
+            if self._attempt(
+                self._producer.produce, self._topic, value, key=str(n), on_delivery=self._report
+            ):
+                self.accepted.append(n)
         self._until_it_works(self._producer.flush)
 
     def _produce(self, n: int, value: Any) -> None:
@@ -221,40 +241,48 @@ def _read_table(consumer: Any, count: int) -> int:
     return rows
 
 
-def main(servers: str, topic: str, lake: str, entry: str = "", times: str = "1") -> None:
+def main(
+    servers: str, topic: str, lake: str, entry: str = "", times: str = "1", after: str = ""
+) -> None:
     log = Log()
     logging.getLogger("columnar_kafka.native").addHandler(log)
     core: Any = native.core
     if entry:
-        core.panic_at(entry, int(times), after=AFTER.get(entry, 0))
+        core.panic_at(entry, int(times), after=int(after or AFTER.get(entry, 0)))
     settings = {"bootstrap.servers": servers, "columnar.encoding": "parquet"}
     make, read = Producer, Consumer
     kafka = None
     if servers == "fake":
         kafka = FakeKafka()
         kafka.create_topic(topic, 2)
+        kafka.create_topic(f"{topic}-values", 1)
         make, read = kafka.Producer, kafka.Consumer  # type: ignore[misc]
     with make(settings | {"columnar.linger.ms": 10}) as producer:
         producing = Producing(producer, topic)
         producing.run()
+        given = Producing(producer, f"{topic}-values")
+        given.run_values()
     reader = settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     ends = {"enable.partition.eof": True}
     keys = consume(read(reader | ends | {"group.id": f"{topic}-1"}), topic, 2)
     in_segments = len([n for n in keys if n is None or n % 500 != PLAIN])
     rows = consume_arrow(read(reader | {"group.id": f"{topic}-2"}), topic, len(keys))
+    kept = sum(stored for _, stored in given.reports)
+    values = consume_arrow(read(reader | {"group.id": f"{topic}-5"}), f"{topic}-values", kept)
     landed = land(servers, topic, lake) if kafka is None else None
     decoded = land_plain(servers, topic, lake) if kafka is None else None
     read_rows = read_plain(servers, topic) if kafka is None else None
     result = {
         "accepted": len(producing.accepted),
         "reported": sorted(n for n, _ in producing.reports) == producing.accepted,
-        "failed": sum(not stored for _, stored in producing.reports),
+        "values": sorted(n for n, _ in given.reports) == given.accepted and values == kept,
+        "failed": sum(not stored for _, stored in producing.reports + given.reports),
         "stored": collections.Counter(n for n, stored in producing.reports if stored)
         == collections.Counter(n for n in keys if n is not None),
         "rows": rows == len(keys),
         "landed": landed is None or landed == in_segments,
         "decoded": decoded in (None, 60) and read_rows in (None, 20),
-        "raised": producing.raised,
+        "raised": producing.raised + given.raised,
         "panicked": bool(entry) and core.has_panicked(entry),
         "log": log.lines,
         "called": core.called_entries(),

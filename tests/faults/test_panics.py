@@ -73,10 +73,13 @@ def run(package: Path, servers: str, topic: str, lake: Path, *arguments: str) ->
     return outcome
 
 
+CHECKED = ("reported", "stored", "rows", "values", "landed", "decoded")
+
+
 def check(outcome: dict[str, Any]) -> None:
     """Each accepted record is reported once, and what is reported as stored is there once."""
-    right = [outcome[name] for name in ("reported", "stored", "rows", "landed", "decoded")]
-    assert right == [True] * 5, outcome
+    right = [outcome[name] for name in CHECKED]
+    assert right == [True] * len(CHECKED), outcome
 
 
 def test_without_a_panic_every_entry_is_called(
@@ -111,6 +114,13 @@ def test_a_core_that_panics_in_front_of_a_kafka_in_memory(
     outcome = run(package, "fake", "t", tmp_path / "lake", entry)
     check(outcome)
     assert outcome["panicked"]
+
+
+def test_a_core_that_panics_on_a_value_in_json(package: Path, tmp_path: Path) -> None:
+    outcome = run(package, "fake", "t", tmp_path / "lake", "produce", "1", "3200")
+    check(outcome)
+    assert outcome["panicked"]
+    assert (outcome["failed"], outcome["raised"]) == (0, 0)
 
 
 @pytest.mark.parametrize("entry", ["Encoder.encode", "finish", "Batch.seal", "Block.slice"])

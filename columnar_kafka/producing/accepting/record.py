@@ -42,8 +42,9 @@ class Record(Item):
 
     def outcome(self, error: KafkaError) -> Outcome:
         """See `Item`."""
-        key, timestamp, headers, callback = self.metadata
-        row = OneRow((self.topic_format.columns.row(self.values), key, timestamp, headers))
+        key, timestamp, headers, callback, given = self.metadata
+        value = self.topic_format.rows.row(self.values) if given is None else given
+        row = OneRow((value, key, timestamp, headers))
         failed = FailedRecord(self.topic, self.partition, row, error, callback, self.accepted_at)
         return failed.outcome(self.charged_bytes)
 

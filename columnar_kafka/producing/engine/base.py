@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from columnar_kafka import position
 from columnar_kafka.columns.kafka_column import RecordHeaders
@@ -24,15 +24,20 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
     from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native import _core as core
+    from columnar_kafka.plain.reversible import Nulls, Reversible
     from columnar_kafka.producing.engine.record_block import Block
+    from columnar_kafka.producing.misfits import Misfits
     from columnar_kafka.producing.segment_limits import SegmentLimits
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.segment.encoder import ParquetEncoder
 
 __all__ = ["Batch", "Engine", "Metadata", "TopicFormat"]
 
-Metadata = tuple[bytes | None, int, RecordHeaders | None, Callback]
-"""A record's key, timestamp, headers and callback."""
+Metadata = tuple[bytes | None, int, RecordHeaders | None, Callback, bytes | None]
+"""A record's key, timestamp, headers and callback, and its value if that is kept as it was given.
+
+JSON is: for a report, and where it may fit no segment and be sent as it is (`kept_bytes`).
+"""
 
 
 class Batch(Item, ABC):
@@ -115,6 +120,11 @@ class Batch(Item, ABC):
 class Engine(Protocol):
     """How the records of a topic become columns. For any thread; `open_batch` under the lock."""
 
+    @property
+    def nulls(self) -> Nulls | None:
+        """What null says in the columns of values in JSON, if the engine decides it."""
+        ...
+
     def open_batch(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> Batch:
         """Return an empty batch of a partition, whose first record is accepted then."""
         ...
@@ -125,6 +135,7 @@ class TopicFormat:
     """How a topic's records are checked, encoded and cut, since one `set_schema`.
 
     `encoder` is used and `limits` are written by the sender's thread alone; the rest is fixed.
+    `records` and `columns` are those of its segments: `json` has one more than the users' rows.
     """
 
     topic: str
@@ -135,7 +146,44 @@ class TopicFormat:
     encoder: ParquetEncoder
     limits: SegmentLimits
     engine: Engine
+    json: Reversible | None = None
+    """How values in JSON become rows; None: values that are no rows are plain messages."""
+    misfits: Misfits | None = None
+    """What becomes of those that do not fit."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fingerprint", fingerprint(self.schema))
+
+    @property
+    def value_format(self) -> str:
+        """One of `VALUE_FORMATS`."""
+        return "rows" if self.json is None else "json"
+
+    @property
+    def rows(self) -> RowColumns | Reversible:
+        """What takes the users' rows, and shows them again."""
+        return self.json or self.columns
+
+    @property
+    def users_records(self) -> RecordSchema:
+        """The columns of the users' rows."""
+        return self.records if self.json is None else self.json.schema
+
+    @property
+    def texts(self) -> tuple[type, ...]:
+        """The classes of values that are no rows."""
+        return _BYTES if self.json is None else _BUFFERS
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether the last column is none of the users': the rest of values in JSON."""
+        return self.json is not None and self.json.has_rest
+
+    def footer(self, *, of_rows: bool) -> dict[str, bytes]:
+        """Return what a file's footer says of its rows; `of_rows`: null in them says null."""
+        return {} if self.json is None else self.json.footer(says_null=of_rows)
+
+
+_BYTES: Final = (bytes, str)
+_BUFFERS: Final = (bytes, str, bytearray, memoryview)

@@ -40,7 +40,13 @@ class NativeBatch(Batch):
     ) -> None:
         super().__init__(topic_format, partition, accepted_at)
         limits = topic_format.limits
-        self.core: core.Batch = native.core.Batch(row_format, limits.rows, int(limits.batch_bytes))
+        self.core: core.Batch = native.core.Batch(
+            row_format,
+            limits.rows,
+            int(limits.batch_bytes),
+            longest_value=limits.most,
+            kept_value=limits.kept_bytes,
+        )
         self._encoder = encoder
         self._sealed: core.Block | None = None
 
@@ -64,7 +70,8 @@ class NativeBatch(Batch):
     ) -> bool | None:
         """See `Batch`."""
         was_half_used = usage.is_half_used
-        if not self.core.append(values, *metadata, usage, pinned):
+        key, timestamp, headers, callback, given = metadata
+        if not self.core.append(values, key, timestamp, headers, callback, usage, pinned, given):
             return None
         return self.core.is_full or (usage.is_half_used and not was_half_used)
 
@@ -87,13 +94,14 @@ class NativeBatch(Batch):
 class NativeBlock:
     """The records of a sealed batch, or some of them. See `RecordBlock`."""
 
-    __slots__ = ("_encoder", "_headers", "_records", "_values", "is_silent")
+    __slots__ = ("_encoder", "_has_given", "_headers", "_records", "_values", "is_silent")
 
     def __init__(self, records: core.Block, encoder: core.Encoder) -> None:
         self._records = records
         self._encoder = encoder
         self._values: Windows[dict[str, Any]] | None = None
         self._headers: Windows[RecordHeaders | None] | None = None
+        self._has_given = records.has_given
         self.is_silent = records.is_silent
 
     def __len__(self) -> int:
@@ -103,8 +111,14 @@ class NativeBlock:
         """Return the records from `start` to `stop`, not copied."""
         return NativeBlock(self._records.slice(start, stop), self._encoder)
 
-    def value(self, row: int) -> dict[str, Any]:
-        """Return one record as a dict; neighbours are read along with it."""
+    def given(self, row: int) -> bytes | None:
+        """See `Block.given`."""
+        return self._records.given(row) if self._has_given else None
+
+    def value(self, row: int) -> dict[str, Any] | bytes:
+        """See `Block.value`; neighbours are read along with it."""
+        if self._has_given and (given := self._records.given(row)) is not None:
+            return given
         if self._values is None:  # mostly nobody asks
             self._values = Windows(self._records.values)
         return self._values.get(row, len(self))
@@ -155,6 +169,8 @@ class NativeBlock:
             kafka_column.header_array(list(map(self.headers, rows))),
             list(map(self.callback, rows)),
             list(map(self.is_pinned, rows)),
+            list(map(self.given, rows)),
+            has_rest=self._records.has_rest,
         )
 
     def outcome(
@@ -192,6 +208,7 @@ class NativeEngine:
     """See `Engine`. A batch is Python's where the core has panicked on the topic's records."""
 
     def __init__(self, row_format: core.RowFormat, encoder: core.Encoder) -> None:
+        self.nulls = row_format
         self._row_format = row_format
         self._encoder = encoder
 

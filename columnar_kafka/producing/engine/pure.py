@@ -34,6 +34,7 @@ class Chunk:
         self._partition = partition
         self._accepted_at = accepted_at
         self._builder: RowColumnsBuilder = topic_format.columns.builder()
+        self._has_rest = topic_format.has_rest
         self.capacity = self._builder.capacity
         self.records: list[tuple[tuple[Any, ...], Metadata, int, bool]] = []
         """Values, metadata, charged bytes, and whether the user has chosen the partition."""
@@ -63,7 +64,9 @@ class Chunk:
         ]
         kept = [record for i, record in enumerate(self.records) if i not in refused]
         metadata = [metadata for _, metadata, _, _ in kept]
-        keys, timestamps, headers, callbacks = zip(*metadata, strict=True) if kept else ((),) * 4
+        keys, timestamps, headers, callbacks, given = (
+            zip(*metadata, strict=True) if kept else ((),) * 5
+        )
         self.block = RecordBlock(
             columns,
             kafka_column.key_array(keys),
@@ -71,13 +74,17 @@ class Chunk:
             kafka_column.header_array(headers),
             callbacks,
             [pinned for *_, pinned in kept],
+            given,
+            has_rest=self._has_rest,
         )
         del self._builder, self.records
         return failed
 
     def _failed(self, value: Any, metadata: Metadata, error: KafkaError) -> FailedRecord:
-        *parts, callback = metadata
-        row = OneRow((value, *parts))
+        key, timestamp, headers, callback, given = metadata
+        if value is not None and self._has_rest:
+            value.popitem()
+        row = OneRow((value if given is None else given, key, timestamp, headers))
         return FailedRecord(self._topic, self._partition, row, error, callback, self._accepted_at)
 
 
@@ -148,6 +155,8 @@ class PureBatch(Batch):
 
 class PureEngine:
     """See `Engine`."""
+
+    nulls = None
 
     def open_batch(
         self, topic_format: TopicFormat, partition: int, accepted_at: float

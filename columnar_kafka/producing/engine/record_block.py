@@ -99,8 +99,12 @@ class Block(Protocol):
         """Return what became of the records, with the reports that say so."""
         ...
 
-    def value(self, row: int) -> dict[str, Any]:
-        """Return one record as a dict."""
+    def value(self, row: int) -> dict[str, Any] | bytes:
+        """Return one record as it was given: a dict, or bytes."""
+        ...
+
+    def given(self, row: int) -> bytes | None:
+        """Return one record's value if it was given as bytes, and is kept: see `Metadata`."""
         ...
 
     def key(self, row: int) -> bytes | None:
@@ -138,10 +142,15 @@ class RecordBlock:
         headers: pa.Array,
         callbacks: Sequence[Callback],
         pinned: Sequence[bool] = (),
+        given: Sequence[bytes | None] = (),
+        *,
+        has_rest: bool = False,
     ) -> None:
         """Hold them. `callbacks` may be empty for data with one report for all.
 
-        `pinned` says for which records the user has chosen the partition: for none, if it is empty.
+        `pinned` says for which records the user has chosen the partition, and `given` has the
+        values that were given as bytes: for none, if it is empty. `has_rest`: the last column is
+        none of the user's.
         """
         self.columns = columns
         self.keys = keys
@@ -149,7 +158,10 @@ class RecordBlock:
         self._headers = headers
         self._callbacks = callbacks
         self._pinned = pinned if any(pinned) else ()
-        self._values = Windows[dict[str, Any]](partial(_rows, columns))
+        self._given = given if any(value is not None for value in given) else ()
+        self._has_rest = has_rest
+        users = columns.schema.names[: -1 if has_rest else None]
+        self._values = Windows[dict[str, Any]](partial(_rows, columns.select(users)))
 
     def __len__(self) -> int:
         rows: int = self.columns.num_rows
@@ -175,6 +187,10 @@ class RecordBlock:
         """See `Block.is_pinned`."""
         return bool(self._pinned) and self._pinned[row]
 
+    def given(self, row: int) -> bytes | None:
+        """See `Block.given`."""
+        return self._given[row] if self._given else None
+
     @property
     def header_column(self) -> pa.Array:
         """The headers as a column."""
@@ -199,6 +215,10 @@ class RecordBlock:
             [block.is_pinned(row) for block in blocks for row in range(len(block))]
             if any(block._pinned for block in blocks)  # noqa: SLF001 - its own class
             else (),
+            [block.given(row) for block in blocks for row in range(len(block))]
+            if any(block._given for block in blocks)  # noqa: SLF001 - its own class
+            else (),
+            has_rest=blocks[0]._has_rest,  # noqa: SLF001 - its own class
         )
 
     def slice(self, start: int, stop: int) -> RecordBlock:
@@ -211,6 +231,8 @@ class RecordBlock:
             self._headers.slice(start, count),
             self._callbacks[start:stop],
             self._pinned[start:stop],
+            self._given[start:stop],
+            has_rest=self._has_rest,
         )
 
     def take(self, rows: Sequence[int]) -> RecordBlock:
@@ -223,6 +245,8 @@ class RecordBlock:
             self._headers.take(indices),
             [self._callbacks[row] for row in rows] if self._callbacks else (),
             [self.is_pinned(row) for row in rows],
+            [self.given(row) for row in rows],
+            has_rest=self._has_rest,
         )
 
     def is_decodable(self) -> bool:
@@ -259,9 +283,10 @@ class RecordBlock:
         """See `Block.outcome`."""
         return RecordsOutcome(self.callback, context, error, charged_bytes)
 
-    def value(self, row: int) -> dict[str, Any]:
-        """Return one record as a dict; its neighbours are converted with it, for later reports."""
-        return self._values.get(row, len(self))
+    def value(self, row: int) -> dict[str, Any] | bytes:
+        """See `Block.value`; neighbours are converted along with it, for later reports."""
+        given = self.given(row)
+        return self._values.get(row, len(self)) if given is None else given
 
     def key(self, row: int) -> bytes | None:
         """Return one record's key."""

@@ -13,7 +13,8 @@ class ProducerStats:
 
     Now: `records` are accepted and not yet reported, and take `nbytes` of memory, of at most
     `max_nbytes`; librdkafka has `in_flight` messages. Since the producer was made: `segments` were
-    stored, with `segment_records` in `segment_nbytes`, and `failed_records` were not.
+    stored, with `segment_records` in `segment_nbytes`, and `failed_records` were not; `misfits` are
+    values that did not fit their topic's schema and were sent as plain messages.
     """
 
     records: int
@@ -24,3 +25,4 @@ class ProducerStats:
     segment_records: int
     segment_nbytes: int
     failed_records: int
+    misfits: int

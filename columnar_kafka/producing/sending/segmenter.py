@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from confluent_kafka import KafkaError
 
 from columnar_kafka.producing.segment_limits import MOST_BYTES
-from columnar_kafka.producing.sending.messages import EncodedSegment
+from columnar_kafka.producing.sending.messages import EncodedSegment, Outgoing, PlainMessage
 from columnar_kafka.producing.sending.moved import MovedRecords
 from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 
@@ -90,14 +90,17 @@ class Segmenter:
         for failed in bad:
             self.delivery.record_failed(failed, share)
 
-    def encode(self, batch: Batch | MovedRecords) -> list[EncodedSegment]:
-        """Return the segments of a sealed batch; report what cannot be encoded."""
-        segments: list[EncodedSegment] = []
+    def encode(self, batch: Batch | MovedRecords) -> list[Outgoing]:
+        """Return the segments of a sealed batch; report what cannot be encoded.
+
+        A value in JSON that fits no segment is a plain message among them.
+        """
+        segments: list[Outgoing] = []
         for block, charged_bytes in batch.blocks(self):
             segments += self._cut(batch, block, charged_bytes)
         return segments
 
-    def encode_some(self, arrow_batch: ArrowBatch) -> list[EncodedSegment]:
+    def encode_some(self, arrow_batch: ArrowBatch) -> list[Outgoing]:
         """Take out of `arrow_batch` the rows that should make one segment; return its segments."""
         topic, limits = arrow_batch.topic, arrow_batch.topic_format.limits
         per_row = max(1.0, arrow_batch.rows.columns.nbytes / len(arrow_batch))
@@ -106,11 +109,11 @@ class Segmenter:
         block, charged_bytes = arrow_batch.pop(max(1, min(fitting, limits.rows)))
         segments = self._cut(arrow_batch, block, charged_bytes)
         if segments:
-            seen = sum(len(segment.data) for segment in segments) / (per_row * len(block))
+            seen = sum(segment.stored[2] for segment in segments) / (per_row * len(block))
             self._density[topic] = 0.5 * (self._density.get(topic, seen) + seen)
         return segments
 
-    def halve(self, rejected: EncodedSegment) -> list[EncodedSegment]:
+    def halve(self, rejected: EncodedSegment) -> list[Outgoing]:
         """Return smaller segments of the records, at least two, of one that Kafka rejected."""
         self.queue.usage.release_encoded(rejected)
         pieces = max(2, math.ceil(len(rejected.data) / rejected.limits.most))
@@ -138,7 +141,7 @@ class Segmenter:
         """Have an error logged that does no record harm, or only those it names."""
         self._tell(partial(_log.error, text, exc_info=error))
 
-    def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> list[EncodedSegment]:
+    def _cut(self, origin: _Origin, block: Block, charged_bytes: int) -> list[Outgoing]:
         """Return the segments of `block`, each below what client, topic and consumers accept."""
         rows, most = len(block), origin.topic_format.limits.most
         try:
@@ -148,8 +151,7 @@ class Segmenter:
         except Exception as error:  # noqa: BLE001 - whatever it is, it must take no other along
             if rows > 1:
                 return self._cut_into(2, origin, block, charged_bytes)
-            self._unencodable(origin, block, charged_bytes, error)
-            return []
+            return self._unencodable(origin, block, charged_bytes, error)
         if size <= most:
             self.queue.usage.encode(segment.encoded_bytes)
             return [segment]
@@ -161,19 +163,17 @@ class Segmenter:
         reason += " or a quarter of queue.buffering.max.kbytes of the client, or"
         reason += " max.message.bytes of the topic"
         too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
-        self._fail_one(origin, block, charged_bytes, too_large)
-        return []
+        return self._refuse(origin, block, charged_bytes, too_large)
 
     def _cut_into(
         self, pieces: int, origin: _Origin, block: Block, charged_bytes: int
-    ) -> list[EncodedSegment]:
+    ) -> list[Outgoing]:
         bounds = [len(block) * i // pieces for i in range(pieces + 1)]
         try:
             blocks = [block.slice(start, stop) for start, stop in pairwise(bounds)]
         except Exception as error:  # noqa: BLE001 - as in `_cut`
-            self._unencodable(origin, block, charged_bytes, error)
-            return []
-        segments: list[EncodedSegment] = []
+            return self._unencodable(origin, block, charged_bytes, error)
+        segments: list[Outgoing] = []
         for piece, (start, stop) in zip(blocks, pairwise(bounds), strict=True):
             share = charged_bytes * stop // len(block) - charged_bytes * start // len(block)
             if piece:
@@ -200,16 +200,45 @@ class Segmenter:
 
     def _unencodable(
         self, origin: _Origin, block: Block, charged_bytes: int, error: Exception
-    ) -> None:
-        """Report records that fit their schema and yet cannot be written."""
+    ) -> list[Outgoing]:
+        """Return or report records that fit their schema and yet cannot be written."""
         reason = f"the record cannot be written as Parquet: {type(error).__name__}: {error}"
         code = KafkaError._VALUE_SERIALIZATION
-        self._fail_one(origin, block, charged_bytes, KafkaError(code, reason))
+        return self._refuse(origin, block, charged_bytes, KafkaError(code, reason))
 
-    def _fail_one(
+    def _refuse(
         self, origin: _Origin, block: Block, charged_bytes: int, error: KafkaError
-    ) -> None:
-        self.delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
+    ) -> list[Outgoing]:
+        """Return a record that fits no segment as the plain message it was; report others."""
+        misfits, messages = origin.topic_format.misfits, list[Outgoing]()
+        try:
+            if len(block) == 1 and misfits is not None and misfits.are_sent:
+                messages = self._as_given(origin, block, charged_bytes)
+        except Exception as mistake:  # noqa: BLE001 - the record must not go without a report
+            self.tell_error("a value could not be sent as it was given", mistake)
+        if misfits is None or not messages:
+            self.delivery.message_failed(_unencoded(origin, block, charged_bytes), error)
+        elif (log := misfits.add(origin.topic_format.topic, error.str())) is not None:
+            self._tell(log)
+        return messages
+
+    def _as_given(self, origin: _Origin, block: Block, charged_bytes: int) -> list[Outgoing]:
+        """Return the only record as a message of the bytes that were given, if they are kept."""
+        value, messages = block.given(0), list[Outgoing]()
+        if value is not None:
+            PlainMessage(
+                topic_format=origin.topic_format,
+                partition=origin.partition,
+                value=value,
+                key=block.key(0),
+                timestamp=block.timestamp(0),
+                headers=block.headers(0),
+                callback=block.callback(0),
+                accepted_at=origin.accepted_at,
+                charged_bytes=charged_bytes,
+                pinned=block.is_pinned(0),
+            ).encode(self, messages)
+        return messages
 
     def _to_segment(
         self, origin: _Origin, block: Block, rows: int, charged_bytes: int
@@ -220,14 +249,15 @@ class Segmenter:
         topic_format = origin.topic_format
         earliest, latest = block.time_bounds()
         segment = next(self._ids)
-        footer = SegmentHeader(rows, segment, topic_format.fingerprint, earliest, latest).footer()
+        header = SegmentHeader(rows, segment, topic_format.fingerprint, earliest, latest).footer()
+        footer = header | topic_format.footer(of_rows=origin.call is not None)
         data = block.encode(topic_format.kafka, topic_format.encoder, segment, footer)
         self.done += 1
         return EncodedSegment(
             topic_format=topic_format,
             partition=origin.partition,
             block=block,
-            headers=with_checksum(footer, data),
+            headers=with_checksum(header, data),
             latest=latest,
             data=data,
             accepted_at=origin.accepted_at,

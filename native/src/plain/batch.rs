@@ -8,9 +8,12 @@ use pyo3::types::PyBytes;
 
 use crate::plain::format::PlainFormat;
 use crate::plain::messages::{Message, PlainMessages};
-use crate::produce::batch::{Block, Filling, Records, append_metadata, raise};
+use crate::produce::batch::{Filling, append_metadata, raise};
+use crate::produce::block::Block;
 use crate::produce::columns::{NotTaken, Taken};
 use crate::produce::from_rows::append_tuple;
+use crate::produce::given::GivenLimits;
+use crate::produce::records::Records;
 use crate::produce::row_format::RowAppender;
 use crate::python::gil::{GilCell, InUse};
 use crate::python::panics::{self, entry};
@@ -56,7 +59,7 @@ impl PlainBatch {
         entry(py, "PlainBatch.new", || {
             let rows = format.get().rows.clone_ref(py);
             Ok(Self(GilCell::new(Open {
-                filling: Filling::begin(py, rows, usize::MAX, usize::MAX)?,
+                filling: Filling::begin(py, rows, usize::MAX, usize::MAX, GivenLimits::NONE)?,
                 format,
                 blocks: Blocks { prefix, rows: block_rows, number: -1, name: String::new() },
                 first: -1,

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use crate::plain::avro::{self, Plan};
 use crate::plain::json;
 use crate::plain::lenient::{self, Rules};
-use crate::produce::batch::Records;
 use crate::produce::columns::{NotTaken, Taken};
+use crate::produce::records::Records;
 use crate::produce::row_format::{RowAppender, RowFormat};
 use crate::python::panics::entry;
 
@@ -49,10 +49,11 @@ impl PlainFormat {
         json_texts: Vec<usize>,
     ) -> PyResult<Self> {
         entry(py, "PlainFormat.lenient_json", || {
-            let leaves = rows.get().leaf_sizes.len();
-            let json_texts = (0..leaves).map(|leaf| json_texts.contains(&leaf)).collect();
+            let json_texts = marked(json_texts, rows.get().leaf_sizes.len());
             let (keeps_unknown, keeps_misfits) = keeps;
-            let rules = Rules { path, keeps_unknown, grows, keeps_misfits, coerces, json_texts };
+            let reverses = false;
+            let rules =
+                Rules { path, keeps_unknown, grows, keeps_misfits, coerces, reverses, json_texts };
             Ok(Self { rows, values: Values::Lenient(rules) })
         })
     }
@@ -70,6 +71,29 @@ impl PlainFormat {
             Ok(Self { rows, values: Values::Avro { fields, prefix } })
         })
     }
+}
+
+/// Which of so many leaves are these.
+fn marked(places: Vec<usize>, leaves: usize) -> Vec<bool> {
+    let mut marks = vec![false; leaves];
+    places.into_iter().for_each(|place| marks[place] = true);
+    marks
+}
+
+/// Read values that are JSON objects into rows, of which equal objects can be made again. `has_rest`:
+/// the last column is for what finds no column; `json_texts` are the places of the leaves of JSON text.
+#[pyfunction]
+pub fn read_json(
+    py: Python<'_>,
+    rows: &Bound<'_, RowFormat>,
+    has_rest: bool,
+    json_texts: Vec<usize>,
+) -> PyResult<()> {
+    entry(py, "read_json", || {
+        let rows = rows.get();
+        let json_texts = marked(json_texts, rows.leaf_sizes.len());
+        rows.decode(py, Box::new(Rules::reversible(has_rest, json_texts)))
+    })
 }
 
 impl PlainFormat {

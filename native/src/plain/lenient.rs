@@ -5,10 +5,10 @@ use jiter::{Jiter, Peek};
 
 use crate::plain::json::{MOST_PAIRS, Reader, wrong};
 use crate::plain::rest::{MOST_LEVELS, MOST_NAMES, Name, Object, Rest};
-use crate::produce::columns::{Column, Map, Node, NotTaken, Struct, Taken};
+use crate::produce::columns::{Column, Map, Node, NotTaken, NullSays, Struct, Taken};
 use crate::produce::from_rows::Template;
 use crate::produce::from_values::Kind;
-use crate::produce::row_format::RowAppender;
+use crate::produce::row_format::{Decoder, RowAppender};
 use crate::values::leaf::{Leaf, Values};
 use crate::values::size::Size;
 
@@ -21,11 +21,36 @@ pub struct Rules {
     pub grows: bool,
     pub keeps_misfits: bool,
     pub coerces: bool,
+    /// Whether equal objects can be made again: see `plain/reversible.py`.
+    pub reverses: bool,
     /// Of each leaf, whether it is JSON text.
     pub json_texts: Vec<bool>,
 }
 
+impl Decoder for Rules {
+    fn has_rest(&self) -> bool {
+        self.have_rest()
+    }
+
+    fn append(&self, value: &[u8], appender: &mut RowAppender, leaves: &mut [Leaf]) -> Taken {
+        append_row(value, self, appender, leaves)
+    }
+}
+
 impl Rules {
+    /// Those of objects that can be made again; without a rest none may differ.
+    pub fn reversible(has_rest: bool, json_texts: Vec<bool>) -> Self {
+        Self {
+            path: Vec::new(),
+            keeps_unknown: has_rest,
+            grows: false,
+            keeps_misfits: has_rest,
+            coerces: false,
+            reverses: true,
+            json_texts,
+        }
+    }
+
     /// Whether the last column is the rest.
     fn have_rest(&self) -> bool {
         self.keeps_unknown || self.keeps_misfits
@@ -43,9 +68,11 @@ pub fn append_row(
     let json = Jiter::with_tape(value, std::mem::take(&mut appending.scratch));
     let rest = Rest::new(std::mem::take(&mut appending.text));
     let reader = Reader { json, is_exact: true, size: Size::default() };
-    let mut lenient =
-        Lenient { reader, value, rules, rest, unknown: Vec::new(), level: 0, grows: false };
+    let (unknown, level) = (Vec::new(), 0);
+    let (grows, decides) = (false, false);
+    let mut lenient = Lenient { reader, value, rules, rest, unknown, level, grows, decides };
     let taken = lenient.row(columns, template, leaves);
+    appending.decides |= lenient.decides;
     appending.size += lenient.reader.size;
     appending.scratch = lenient.reader.json.into_tape();
     appending.text = lenient.rest.text;
@@ -63,6 +90,8 @@ pub struct Lenient<'j, 'r> {
     level: usize,
     /// Whether a table may get columns for what is unknown here: not in maps, nor beside the row.
     grows: bool,
+    /// See `Appending`.
+    decides: bool,
 }
 
 impl<'j> Lenient<'j, '_> {
@@ -164,13 +193,27 @@ impl<'j> Lenient<'j, '_> {
         }
         self.leave(outer);
         if found < fields.len() {
-            for (column, field) in fields.iter().enumerate() {
+            if self.rules.reverses && !self.rules.keeps_unknown {
+                return Err(NotTaken);
+            }
+            for (column, field) in fields.iter_mut().enumerate() {
                 if template.is_missing(column) {
                     self.reader.size.nbytes += field.append_null(rep, leaves)?;
+                    if self.rules.reverses && !field.says(NullSays::Absent, &mut self.decides) {
+                        let name = Name::Text(template.name(column).as_bytes());
+                        self.leave_null(&mut object, name);
+                    }
                 }
             }
         }
         Ok(object)
+    }
+
+    /// Say in the rest what null in a column does not.
+    #[cold]
+    fn leave_null(&mut self, object: &mut Object, name: Name<'_>) {
+        self.rest.begin(object, name);
+        self.rest.text.extend_from_slice(b"null");
     }
 
     /// Append the next value, or null and leave it to the rest; `place` is where it stands there.
@@ -186,6 +229,9 @@ impl<'j> Lenient<'j, '_> {
         if first == Peek::Null {
             self.reader.json.known_null().map_err(wrong)?;
             self.reader.size.nbytes += column.append_null(rep, leaves)?;
+            if !column.says(NullSays::Null, &mut self.decides) {
+                self.leave_null(place.0, place.1);
+            }
             return Ok(());
         }
         let start = self.reader.json.current_index();
@@ -235,16 +281,18 @@ impl<'j> Lenient<'j, '_> {
         let first = self.reader.json.peek().map_err(wrong)?;
         let start = self.reader.json.current_index();
         self.reader.json.known_skip(first).map_err(wrong)?;
-        if first == Peek::Null {
+        let rules = self.rules;
+        if first == Peek::Null && !rules.reverses {
             return Ok(());
         }
-        if self.grows && may_be_column(name) {
+        let grows = self.grows && may_be_column(name);
+        if grows || (rules.reverses && !rules.keeps_unknown) {
             return Err(NotTaken);
         }
         let before = *object;
         let begun = self.rest.begin(object, Name::Text(name));
         self.copy(start)?; // also if it is ignored: it may not be allowed
-        if !self.rules.keeps_unknown {
+        if !rules.keeps_unknown {
             *object = before;
             self.rest.text.truncate(begun);
         }

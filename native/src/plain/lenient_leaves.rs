@@ -32,6 +32,9 @@ impl<'j> Lenient<'j, '_> {
             (Values::F64(out), _) if first.is_num() => {
                 let (number, text) = self.number(first)?;
                 match numbers::double_keeps(number, text) {
+                    Some(true) if self.rules.reverses && numbers::is_large_whole(number, text) => {
+                        return Ok(false);
+                    }
                     Some(true) => out.push(number),
                     kept => return kept.ok_or(NotTaken),
                 }
@@ -60,6 +63,11 @@ impl<'j> Lenient<'j, '_> {
     fn rare(&mut self, first: Peek, kind: &Kind, values: &mut Values) -> Result<bool, NotTaken> {
         if !may_be(first, kind, values) {
             return if self.rules.coerces { self.coerced(first, kind, values) } else { Ok(false) };
+        }
+        if self.rules.reverses
+            && let Some(fits) = self.reversible(first, kind, values)?
+        {
+            return Ok(fits);
         }
         match (values, kind) {
             (values, Kind::Timestamp { unit, .. } | Kind::Time { unit }) => {
@@ -95,6 +103,9 @@ impl<'j> Lenient<'j, '_> {
             (Values::F32(out), _) => {
                 let (number, text) = self.number(first)?;
                 match numbers::float_keeps(number as f32, text) {
+                    Some(true) if self.rules.reverses && numbers::is_large_whole(number, text) => {
+                        return Ok(false);
+                    }
                     Some(true) => out.push(number as f32),
                     kept => return kept.ok_or(NotTaken),
                 }
@@ -201,7 +212,7 @@ fn number_in(text: &str) -> Result<Option<(NumberAny, &[u8])>, NotTaken> {
 }
 
 /// Do not take a row whose last value has no level yet.
-fn not_taken<T>(values: &mut Values) -> Result<T, NotTaken> {
+pub fn not_taken<T>(values: &mut Values) -> Result<T, NotTaken> {
     values.truncate(values.len() - 1);
     Err(NotTaken)
 }
@@ -235,7 +246,7 @@ fn is_readable(kind: &Kind, values: &Values) -> bool {
 }
 
 /// Whether a time in JSON has digits that its column has not; maybe if there is an escape in it.
-fn has_finer_digits(text: &[u8], per_second: i64) -> bool {
+pub fn has_finer_digits(text: &[u8], per_second: i64) -> bool {
     let kept = per_second.ilog10() as usize;
     let mut fraction = text.splitn(2, |&byte| byte == b'.').nth(1).unwrap_or_default().iter();
     text.contains(&b'\\')

@@ -14,4 +14,5 @@ mod lenient_leaves;
 pub mod messages;
 mod numbers;
 mod rest;
+mod reversible;
 mod times;

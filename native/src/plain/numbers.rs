@@ -74,6 +74,18 @@ pub fn whole(number: f64, text: &[u8]) -> Option<i64> {
         .then_some(number as i64)
 }
 
+/// Whether this is an integer that a double may not have, though it is the number of the fewest digits.
+#[inline(always)]
+pub fn is_large_whole(number: f64, text: &[u8]) -> bool {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    number.abs() >= EXACT && is_whole(text)
+}
+
+/// Whether a number is written as an integer.
+pub fn is_whole(text: &[u8]) -> bool {
+    !text.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+}
+
 /// The digits of a number from its first to its last that is not zero, and their place.
 #[derive(PartialEq)]
 struct Digits {

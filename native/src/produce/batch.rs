@@ -1,137 +1,26 @@
-//! Batches: rows that are appended one by one, and then the same rows as an immutable block.
+//! Batches: rows that are appended one by one, until they are sealed.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::PyBytes;
 
-use crate::parquet::Slots;
+use crate::produce::block::Block;
 use crate::produce::columns::{Appending, NotTaken, Taken};
 use crate::produce::from_rows::{append_record, append_tuple};
+use crate::produce::given::GivenLimits;
 use crate::produce::memory_bound::Usage;
-use crate::produce::row_format::{Places, RowAppender, RowFormat, headers_field};
+use crate::produce::records::{Records, appender};
+use crate::produce::row_format::{RowAppender, RowFormat};
 use crate::python::gil::{GilCell, InUse};
-use crate::python::new;
 use crate::python::panics::{self, entry};
 use crate::python::py::Ref;
 use crate::values::clock;
 use crate::values::leaf::{Leaf, Values};
 use crate::values::size::Size;
-use crate::values::to_rows::{ColumnReader, RowReader};
-
-/// The records of a batch, as columns.
-pub struct Records {
-    format: Py<RowFormat>,
-    /// Whether the core has panicked on them, so that they are not what was appended.
-    are_damaged: bool,
-    pub leaves: Vec<Leaf>,
-    places: Places,
-    /// Where rows have identities of their own, their segments and their rows in these.
-    pub identities: Option<[Leaf; 2]>,
-    /// How many of the last rows have no headers, and are not in their leaves yet: mostly all.
-    bare_rows: usize,
-    callbacks: Callbacks,
-    /// The rows from which on the user has chosen the partition, and again has not, in turns.
-    pinned: Vec<usize>,
-    rows: usize,
-    /// What they take decoded, once they are sealed.
-    decoded: usize,
-}
-
-impl Records {
-    fn begin(py: Python<'_>, row_format: &Py<RowFormat>) -> PyResult<Self> {
-        let mut appender = appender(row_format.get(), py)?;
-        Ok(Self {
-            format: row_format.clone_ref(py),
-            are_damaged: false,
-            leaves: appender.begin(),
-            places: appender.places.clone(),
-            identities: None,
-            bare_rows: 0,
-            callbacks: Callbacks::default(),
-            pinned: Vec::new(),
-            rows: 0,
-            decoded: 0,
-        })
-    }
-
-    /// Whether the core has panicked on them.
-    pub fn are_damaged(&self) -> bool {
-        self.are_damaged
-    }
-
-    /// The leaves of the rows' columns.
-    pub fn columns(&self) -> &[Leaf] {
-        &self.leaves[..self.places.keys]
-    }
-
-    pub fn keys(&self) -> &Leaf {
-        &self.leaves[self.places.keys]
-    }
-
-    pub fn times(&self) -> &Leaf {
-        &self.leaves[self.places.times]
-    }
-
-    pub fn headers(&self) -> &[Leaf] {
-        &self.leaves[self.places.headers.clone()]
-    }
-
-    /// Have the headers of all rows in their leaves.
-    fn append_bare_rows(&mut self) {
-        let rows = std::mem::take(&mut self.bare_rows);
-        for leaf in &mut self.leaves[self.places.headers.clone()] {
-            leaf.append_nulls(rows, 0);
-        }
-    }
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        Python::try_attach(|py| {
-            if let Some(mut appender) = self.format.get().rows(py) {
-                appender.give_back(std::mem::take(&mut self.leaves));
-            }
-        });
-    }
-}
-
-/// The callbacks of records, by runs: mostly there is none, or one for all.
-#[derive(Default)]
-struct Callbacks {
-    /// The row at which each run begins.
-    runs: Vec<(usize, Option<Py<PyAny>>)>,
-}
-
-impl Callbacks {
-    #[inline(always)]
-    fn push(&mut self, row: usize, callback: Ref<'_>) {
-        let last = self.runs.last().and_then(|(_, callback)| callback.as_ref());
-        let same = match last {
-            Some(last) => last.as_ptr() == callback.as_ptr(),
-            None => callback.is_none(),
-        };
-        if !same {
-            self.runs.push((row, (!callback.is_none()).then(|| callback.to_stored())));
-        }
-    }
-
-    fn get(&self, row: usize) -> Option<&Py<PyAny>> {
-        let run = self.runs.partition_point(|(start, _)| *start <= row).checked_sub(1)?;
-        self.runs[run].1.as_ref()
-    }
-
-    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.runs
-            .iter()
-            .filter_map(|(_, callback)| callback.as_ref())
-            .try_for_each(|callback| visit.call(callback))
-    }
-}
 
 /// An open batch: rows are appended until it is sealed. Any thread may, one at a time.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -147,21 +36,29 @@ pub struct Filling {
     max_rows: usize,
     max_bytes: usize,
     max_decoded: usize,
+    given_limits: GivenLimits,
 }
 
 #[pymethods]
 impl Batch {
     /// Take records until there are `max_rows`, they take `max_bytes`, or a few more would be too
-    /// many for a consumer.
+    /// many for a consumer. Of values that are no rows, take those of `longest_value` bytes at most, and
+    /// keep those from `kept_value` on.
     #[new]
+    #[pyo3(signature = (
+        row_format, max_rows, max_bytes, *, longest_value=usize::MAX, kept_value=usize::MAX
+    ))]
     fn new(
         py: Python<'_>,
         row_format: Py<RowFormat>,
         max_rows: usize,
         max_bytes: usize,
+        longest_value: usize,
+        kept_value: usize,
     ) -> PyResult<Self> {
         entry(py, "Batch.new", || {
-            Ok(Self(GilCell::new(Filling::begin(py, row_format, max_rows, max_bytes)?)))
+            let limits = GivenLimits { longest: longest_value, kept: kept_value };
+            Ok(Self(GilCell::new(Filling::begin(py, row_format, max_rows, max_bytes, limits)?)))
         })
     }
 
@@ -184,8 +81,8 @@ impl Batch {
     /// Append a record, and charge it to `usage`; False: it does not fit the columns.
     ///
     /// `row` has a tuple of values, as `Columns.take` returns it. The caller has seen to the bounds.
-    /// `pinned`: the user has chosen the partition.
-    #[pyo3(signature = (row, key, timestamp, headers, callback, usage, pinned=false))]
+    /// `pinned`: the user has chosen the partition. `given`: what the row was given as, if it is kept.
+    #[pyo3(signature = (row, key, timestamp, headers, callback, usage, pinned=false, given=None))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a record")]
     fn append(
         &self,
@@ -196,6 +93,7 @@ impl Batch {
         callback: &Bound<'_, PyAny>,
         usage: &Bound<'_, Usage>,
         pinned: bool,
+        given: Option<&Bound<'_, PyBytes>>,
     ) -> PyResult<bool> {
         let py = row.py();
         let record = NewRecord {
@@ -205,6 +103,7 @@ impl Batch {
             headers: Ref::of(headers),
             callback: Ref::of(callback),
             pinned,
+            given: given.map(|given| Ref::of(given.as_any())),
         };
         let add = || self.get(py).map(|mut filling| filling.add(py, record, true, |_| true));
         let Some(appended) = panics::caught("Batch.append", add).transpose()? else {
@@ -257,6 +156,8 @@ pub struct NewRecord<'a> {
     pub callback: Ref<'a>,
     /// Whether the user has chosen the partition.
     pub pinned: bool,
+    /// What the row was given as, if it is not that.
+    pub given: Option<Ref<'a>>,
 }
 
 impl Batch {
@@ -279,6 +180,7 @@ impl Filling {
         row_format: Py<RowFormat>,
         max_rows: usize,
         max_bytes: usize,
+        given_limits: GivenLimits,
     ) -> PyResult<Self> {
         let most = row_format.get().most_decoded;
         let records = Some(Records::begin(py, &row_format)?);
@@ -290,6 +192,7 @@ impl Filling {
             max_rows,
             max_bytes,
             max_decoded: most - most / 8,
+            given_limits,
         })
     }
 
@@ -325,9 +228,10 @@ impl Filling {
         plain: bool,
         has_room: impl Fn(usize) -> bool,
     ) -> Option<usize> {
+        let limits = self.given_limits;
         let append = |appender: &mut RowAppender, records: &mut Records| {
             appender.appending.plain = plain;
-            append_parts(appender, records, &record)?;
+            append_parts(appender, records, &record, limits)?;
             if !has_room(appender.appending.size.nbytes) {
                 return Err(NotTaken);
             }
@@ -406,12 +310,19 @@ fn append_parts(
     appender: &mut RowAppender,
     records: &mut Records,
     record: &NewRecord<'_>,
+    limits: GivenLimits,
 ) -> Result<(), NotTaken> {
-    let RowAppender { columns, template, appending, .. } = appender;
     let leaves = &mut records.leaves[..];
-    if appending.plain {
+    if appender.appending.plain {
+        let RowAppender { columns, appending, .. } = appender;
         append_tuple(columns, record.row, 0, leaves, appending)?;
+        if let Some(given) = record.given {
+            appender.appending.size.nbytes += records.given.keep(records.rows, given);
+        }
+    } else if let Some(decoder) = records.format.get().decoder() {
+        records.given.append(decoder, appender, leaves, records.rows, record, limits)?;
     } else {
+        let RowAppender { columns, template, appending, .. } = appender;
         append_record(columns, template, record.row, 0, leaves, appending)?;
     }
     let time = if record.timestamp == 0 { clock::now_ms() } else { record.timestamp };
@@ -441,31 +352,6 @@ pub fn append_metadata(
         append_headers(appender, headers, &mut records.leaves)?;
     }
     Ok(())
-}
-
-impl Records {
-    /// Whether the partition of the last row was chosen by the user.
-    #[inline(always)]
-    fn is_pinned_at_end(&self) -> bool {
-        self.pinned.len() % 2 == 1
-    }
-
-    /// Remove what was appended of a row that is not taken.
-    #[cold]
-    fn undo(&mut self) {
-        let rows = self.rows;
-        self.identities.iter_mut().flatten().for_each(|leaf| leaf.truncate(rows));
-        let headers = self.places.headers.clone();
-        let appended = rows.min(self.leaves[headers.start].rows);
-        self.leaves[..headers.start].iter_mut().for_each(|leaf| leaf.truncate(rows));
-        self.leaves[headers].iter_mut().for_each(|leaf| leaf.truncate(appended));
-        self.bare_rows = rows - appended;
-    }
-}
-
-/// Use a format's appender.
-fn appender<'a>(format: &'a RowFormat, py: Python<'a>) -> PyResult<InUse<'a, RowAppender>> {
-    format.rows(py).ok_or_else(|| PyRuntimeError::new_err("the row format is in use"))
 }
 
 #[inline(always)]
@@ -501,175 +387,4 @@ fn append_headers(
     }
     appender.appending.plain = true; // pairs are tuples
     appender.headers.append(value, 0, leaves, &mut appender.appending)
-}
-
-/// A list of so many objects, which `read` appends.
-fn list_of<'py>(
-    py: Python<'py>,
-    count: usize,
-    read: impl FnOnce(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
-) -> PyResult<Bound<'py, PyList>> {
-    let mut objects = Vec::with_capacity(count);
-    read(&mut objects)?;
-    PyList::new(py, objects)
-}
-
-/// Consecutive records of a sealed batch. For any thread.
-#[pyclass(frozen, module = "columnar_kafka.native._core")]
-pub struct Block {
-    pub records: Arc<Records>,
-    pub rows: Range<usize>,
-}
-
-#[pymethods]
-impl Block {
-    fn __len__(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if Arc::strong_count(&self.records) > 1 {
-            return Ok(()); // the collector counts each reference once
-        }
-        self.records.callbacks.visit(&visit)
-    }
-
-    /// The records from `start` to `stop`, not copied.
-    fn slice(&self, start: usize, stop: usize) -> PyResult<Self> {
-        let rows = self.rows(start, stop)?;
-        Ok(Self { records: Arc::clone(&self.records), rows })
-    }
-
-    /// The records from `start` to `stop` as dicts.
-    fn values<'py>(
-        &self,
-        py: Python<'py>,
-        start: usize,
-        stop: usize,
-    ) -> PyResult<Bound<'py, PyList>> {
-        entry(py, "Block.values", || {
-            let rows = self.rows(start, stop)?;
-            let fields = &self.records.format.get().fields;
-            let mut leaves = self.records.columns().iter();
-            let mut reader = RowReader::new(py, fields, &mut leaves, rows.start)?;
-            list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
-        })
-    }
-
-    /// The key of a record, or None.
-    fn key<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        entry(py, "Block.key", || {
-            let row = self.row(row)?;
-            let keys = self.records.keys();
-            let (_, value) = keys.position(row);
-            let Values::Strings(strings) = &keys.values else { return Ok(None) };
-            if keys.position(row + 1).1 == value {
-                return Ok(None);
-            }
-            new::bytes(py, strings.get(value)).map(Some)
-        })
-    }
-
-    /// The time of a record, in milliseconds since 1970.
-    fn timestamp(&self, py: Python<'_>, row: usize) -> PyResult<i64> {
-        entry(py, "Block.timestamp", || Ok(self.times()[self.row(row)?]))
-    }
-
-    /// The headers of the records from `start` to `stop`: of each a list of pairs, or None.
-    fn headers<'py>(
-        &self,
-        py: Python<'py>,
-        start: usize,
-        stop: usize,
-    ) -> PyResult<Bound<'py, PyList>> {
-        entry(py, "Block.headers", || {
-            let rows = self.rows(start, stop)?;
-            let mut leaves = self.records.headers().iter();
-            let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
-            let mut reader = reader.with_tuples();
-            list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
-        })
-    }
-
-    /// The callback of a record, or None.
-    fn callback<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        entry(py, "Block.callback", || {
-            let row = self.row(row)?;
-            Ok(self.records.callbacks.get(row).map(|callback| callback.bind(py).clone()))
-        })
-    }
-
-    /// Whether the user has chosen the partition of a record.
-    fn is_pinned(&self, row: usize) -> PyResult<bool> {
-        let row = self.row(row)?;
-        Ok(self.records.pinned.partition_point(|start| *start <= row) % 2 == 1)
-    }
-
-    /// Whether no record has a callback.
-    #[getter]
-    fn is_silent(&self) -> bool {
-        self.records.callbacks.runs.iter().all(|(_, callback)| callback.is_none())
-    }
-
-    /// Whether every consumer decodes the records, whatever encodings add.
-    fn is_decodable(&self, py: Python<'_>) -> PyResult<bool> {
-        entry(py, "Block.is_decodable", || {
-            let most = self.records.format.get().most_decoded;
-            // What all of the batch take, these do not exceed.
-            Ok(self.records.decoded <= most || self.decoded()? <= most)
-        })
-    }
-
-    /// The earliest and the latest time of a record.
-    fn time_bounds(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
-        entry(py, "Block.time_bounds", || {
-            let times = self.times()[self.rows.clone()].iter();
-            Ok(times.fold((i64::MAX, i64::MIN), |(least, most), &time| {
-                (least.min(time), most.max(time))
-            }))
-        })
-    }
-}
-
-impl Block {
-    /// The callback of a record.
-    pub fn callback_of<'py>(&self, py: Python<'py>, row: usize) -> Option<Bound<'py, PyAny>> {
-        self.records.callbacks.get(self.rows.start + row).map(|callback| callback.bind(py).clone())
-    }
-
-    /// What the records take decoded, without what encodings add.
-    fn decoded(&self) -> PyResult<usize> {
-        let mut decoded = 0;
-        for (leaf, size) in self.records.leaves.iter().zip(&self.records.format.get().leaf_sizes) {
-            let span = Slots::of_rows(leaf, self.rows.clone())
-                .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-            decoded += self.rows.len() * size.per_row + span.slots.len() * size.per_slot;
-            if let Values::Strings(strings) = &leaf.values {
-                decoded += span.values.map(|value| strings.get(value).len()).sum::<usize>();
-            }
-        }
-        Ok(decoded)
-    }
-
-    /// Rows of the batch.
-    fn rows(&self, start: usize, stop: usize) -> PyResult<Range<usize>> {
-        if start > stop || stop > self.rows.len() {
-            return Err(PyIndexError::new_err(format!("{start} to {stop} of {}", self.rows.len())));
-        }
-        Ok(self.rows.start + start..self.rows.start + stop)
-    }
-
-    fn row(&self, row: usize) -> PyResult<usize> {
-        if row >= self.rows.len() {
-            return Err(PyIndexError::new_err(format!("record {row} of {}", self.rows.len())));
-        }
-        Ok(self.rows.start + row)
-    }
-
-    fn times(&self) -> &[i64] {
-        match &self.records.times().values {
-            Values::I64(times) => times,
-            _ => &[],
-        }
-    }
 }

@@ -18,7 +18,19 @@ pub struct Column {
     pub nullable: bool,
     /// The definition level of what is there, and for a list of an empty one.
     pub def: u8,
+    /// What null in it says: of rows, null.
+    says: NullSays,
+    /// Whether the row that is being appended has decided that.
+    is_fresh: bool,
     pub node: Node,
+}
+
+/// What null in a column says of a field of JSON objects; the first one decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NullSays {
+    Null,
+    Absent,
+    Nothing,
 }
 
 pub enum Node {
@@ -62,6 +74,8 @@ pub struct Appending {
     pub size: Size,
     /// Whether rows are as the package passes them: records are tuples, and maps are pairs.
     pub plain: bool,
+    /// Whether the row has decided what null says in a column.
+    pub decides: bool,
 }
 
 /// The row does not fit, or only Python can tell.
@@ -123,7 +137,35 @@ impl Column {
                 Node::Leaf { kind, leaf: leaves.len() - 1 }
             }
         };
-        Self { nullable: field.nullable, def, node }
+        Self { nullable: field.nullable, def, says: NullSays::Null, is_fresh: false, node }
+    }
+
+    /// Whether null says this; if it has said nothing, a row decides it, once it is taken.
+    #[inline(always)]
+    pub fn says(&mut self, this: NullSays, decides: &mut bool) -> bool {
+        if self.says == NullSays::Nothing {
+            self.says = this;
+            self.is_fresh = true;
+            *decides = true;
+        }
+        self.says == this
+    }
+
+    /// Keep what a row has decided, or forget it.
+    pub fn settle(&mut self, is_taken: bool) {
+        if std::mem::take(&mut self.is_fresh) && !is_taken {
+            self.says = NullSays::Nothing;
+        }
+    }
+
+    /// What null has said.
+    pub fn has_said(&self) -> NullSays {
+        self.says
+    }
+
+    /// Have null say nothing yet.
+    pub fn ask(&mut self) {
+        self.says = NullSays::Nothing;
     }
 
     /// Append a value; `rep` is the repetition level at which it stands.
@@ -144,7 +186,7 @@ impl Column {
                 return Ok(());
             }
             return if value.is_none() {
-                self.append_null(rep, leaves).map(drop)
+                self.append_none(rep, leaves, appending)
             } else {
                 Err(NotTaken)
             };
@@ -161,8 +203,7 @@ impl Column {
         appending: &mut Appending,
     ) -> Taken {
         if value.is_none() {
-            appending.size.nbytes += self.append_null(rep, leaves)?;
-            return Ok(());
+            return self.append_none(rep, leaves, appending);
         }
         let def = self.def;
         match &mut self.node {
@@ -195,6 +236,16 @@ impl Column {
         Ok(())
     }
 
+    /// Append the null of a row. What the package has appended says elsewhere what it is.
+    #[inline(always)]
+    fn append_none(&mut self, rep: u8, leaves: &mut [Leaf], appending: &mut Appending) -> Taken {
+        if !(appending.plain || self.says(NullSays::Null, &mut appending.decides)) {
+            return Err(NotTaken);
+        }
+        appending.size.nbytes += self.append_null(rep, leaves)?;
+        Ok(())
+    }
+
     /// Append null; returns the bytes that this takes in the leaves of something nested.
     #[inline(always)]
     pub fn append_null(&self, rep: u8, leaves: &mut [Leaf]) -> Result<usize, NotTaken> {
@@ -221,6 +272,25 @@ impl Column {
                 inner.fields.iter().map(|field| field.append_absent(rep, def, leaves)).sum()
             }
         }
+    }
+}
+
+/// Call `look` with each field that may be null, of objects at any depth, in their order.
+pub fn each_nullable(fields: &mut [Column], look: &mut impl FnMut(&mut Column)) {
+    for field in fields {
+        if field.nullable {
+            look(field);
+        }
+        each_inside(field, look);
+    }
+}
+
+fn each_inside(column: &mut Column, look: &mut impl FnMut(&mut Column)) {
+    match &mut column.node {
+        Node::Leaf { .. } => {}
+        Node::List { item, .. } => each_inside(item, look),
+        Node::Map(map) => each_inside(&mut map.value, look),
+        Node::Struct(inner) => each_nullable(&mut inner.fields, look),
     }
 }
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::parquet::{Compression, LeafPlan, Least, Order, Source, Writer};
-use crate::produce::batch::Block;
+use crate::produce::block::Block;
 use crate::python::panics::entry;
 use crate::values::leaf::Leaf;
 

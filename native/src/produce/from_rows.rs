@@ -142,6 +142,11 @@ impl Template {
         Some(Some(column))
     }
 
+    /// The name of a column.
+    pub fn name(&self, column: usize) -> &str {
+        &self.names[column]
+    }
+
     /// Whether the record has not had a column's name.
     #[inline(always)]
     pub fn is_missing(&self, column: usize) -> bool {

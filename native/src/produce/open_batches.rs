@@ -452,7 +452,8 @@ impl Open {
         }
         let timestamp = arguments.timestamp;
         let pinned = arguments.partition != -1;
-        let record = NewRecord { row: arguments.value, key, timestamp, headers, callback, pinned };
+        let row = arguments.value;
+        let record = NewRecord { row, key, timestamp, headers, callback, pinned, given: None };
         self.appending = Some(partition as u32);
         let added = batch.add(py, record, false, |nbytes| usage.has_room(nbytes));
         self.appending = None;

@@ -8,7 +8,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::produce::batch::Block;
+use crate::produce::block::Block;
 use crate::python::layout::{new_object, set_slot, slot_offset};
 use crate::python::panics::entry;
 use crate::python::py::{Ref, call2};

@@ -1,11 +1,13 @@
 //! What the batches of one topic share: how rows are appended to leaves, and leaves to be used again.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::produce::columns::{Appending, Column};
+use crate::produce::columns::{Appending, Column, NullSays, Taken, each_nullable};
 use crate::produce::from_rows::Template;
 use crate::python::gil::{GilCell, InUse};
 use crate::python::lookup::Lookup;
@@ -45,7 +47,18 @@ pub struct RowFormat {
     /// As many bytes every consumer decodes.
     pub most_decoded: usize,
     given_up: AtomicBool,
+    /// What reads values that are no rows.
+    decoder: OnceLock<Box<dyn Decoder>>,
     rows: GilCell<RowAppender>,
+}
+
+/// Reads a value that is text or bytes.
+pub trait Decoder: Send + Sync {
+    /// Whether the last column is none of a row's, but that of what is left of values.
+    fn has_rest(&self) -> bool;
+
+    /// Append it to the columns of a row.
+    fn append(&self, value: &[u8], appender: &mut RowAppender, leaves: &mut [Leaf]) -> Taken;
 }
 
 /// How rows are appended to the leaves of a batch, and what was learned from earlier ones.
@@ -98,7 +111,8 @@ impl RowFormat {
             };
             let rows = GilCell::new(RowAppender::new(&fields, &leaf_sizes));
             let given_up = AtomicBool::new(false);
-            Ok(Self { fields, row_size, leaf_sizes, most_decoded, given_up, rows })
+            let decoder = OnceLock::new();
+            Ok(Self { fields, row_size, leaf_sizes, most_decoded, given_up, decoder, rows })
         })
     }
 
@@ -108,12 +122,67 @@ impl RowFormat {
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Relaxed)
     }
+
+    /// Whether null in the column of a field says null, and not that the field was absent; if it has
+    /// said nothing, `is_null` decides. `place`: that among the fields that may be null.
+    fn says_null(&self, py: Python<'_>, place: usize, is_null: bool) -> PyResult<bool> {
+        entry(py, "RowFormat.says_null", || {
+            let (mut at, mut says_null) = (0, true);
+            let first = if is_null { NullSays::Null } else { NullSays::Absent };
+            self.each_nullable(py, |column| {
+                if at == place {
+                    says_null = column.says(first, &mut false) == is_null;
+                    column.settle(true);
+                }
+                at += 1;
+            })?;
+            Ok(says_null)
+        })
+    }
+
+    /// The places of the fields whose null says null.
+    fn nulls(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        entry(py, "RowFormat.nulls", || {
+            let (mut at, mut places) = (0, Vec::new());
+            self.each_nullable(py, |column| {
+                places.extend((column.has_said() == NullSays::Null).then_some(at));
+                at += 1;
+            })?;
+            Ok(places)
+        })
+    }
 }
 
 impl RowFormat {
     /// Append no row any more: the core has panicked on one.
     pub fn give_up(&self) {
         self.given_up.store(true, Relaxed);
+    }
+
+    /// Read values that are text or bytes, too.
+    pub fn decode(&self, py: Python<'_>, decoder: Box<dyn Decoder>) -> PyResult<()> {
+        let _ = self.decoder.set(decoder); // once
+        let names = self.given_fields().iter().map(|field| &*field.name);
+        self.rows(py).ok_or_else(in_use)?.template = Template::new(names);
+        self.each_nullable(py, Column::ask)
+    }
+
+    /// What reads values that are no rows.
+    #[inline(always)]
+    pub fn decoder(&self) -> Option<&dyn Decoder> {
+        self.decoder.get().map(|decoder| &**decoder)
+    }
+
+    /// The fields of a row, as it is given.
+    pub fn given_fields(&self) -> &[Field] {
+        let has_rest = self.decoder().is_some_and(Decoder::has_rest);
+        &self.fields[..self.fields.len() - usize::from(has_rest)]
+    }
+
+    fn each_nullable(&self, py: Python<'_>, mut look: impl FnMut(&mut Column)) -> PyResult<()> {
+        let mut rows = self.rows(py).ok_or_else(in_use)?;
+        each_nullable(&mut rows.columns[..self.given_fields().len()], &mut look);
+        Ok(())
     }
 
     /// Append rows; None while somebody else does.
@@ -196,6 +265,10 @@ impl Drop for RowAppender {
     fn drop(&mut self) {
         SPARE.fetch_sub(self.spare.iter().map(|leaves| capacity(leaves)).sum(), Relaxed);
     }
+}
+
+fn in_use() -> PyErr {
+    PyRuntimeError::new_err("the row format is in use")
 }
 
 fn capacity(leaves: &[Leaf]) -> usize {

@@ -487,6 +487,7 @@ def test_headers_are_read_for_many_reports_at_once() -> None:
 
     class Records:
         is_silent = False
+        has_given = False
 
         def __len__(self) -> int:
             return 150

@@ -87,7 +87,7 @@ def test_records_without_a_callback_count_as_reported() -> None:
     pipeline = Pipeline()
     topic_format = pipeline.formats["t"]
     values, nbytes = topic_format.columns.take({"n": 1})
-    metadata = (None, 5, None, None)
+    metadata = (None, 5, None, None, None)
     pipeline.queue.accept(topic_format, 0, values, metadata, nbytes, 0.0)
     sent(pipeline)
     assert pipeline.delivery.run() == 1

@@ -72,7 +72,7 @@ class Topic:
     def record(self, now: float, partition: int = 0) -> Any:
         """Return the arguments of `RecordQueue.accept`."""
         values, nbytes = self._format.columns.take({"n": 1})
-        return self._format, partition, values, (None, 1, None, None), nbytes, now
+        return self._format, partition, values, (None, 1, None, None, None), nbytes, now
 
 
 @dataclass(eq=False)
