@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import json
 import re
+from collections import Counter
 from typing import Any, Final, NoReturn
 
 from columnar_kafka.columns.from_rows.accepted_types import show
@@ -144,8 +145,8 @@ def _escaped(match: re.Match[str]) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in members if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name in members if counts[name] > 1)
         raise RowError(f"an object in it has the name {show(twice)} more than once")
     return members
 
