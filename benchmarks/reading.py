@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 POLL, CONSUME, TABLES = "rows_by_poll", "rows_by_consume", "tables"
+POLL_BYTES, CONSUME_BYTES = "bytes_by_poll", "bytes_by_consume"
 
 
 class Reading:
@@ -41,13 +42,12 @@ class Reading:
     def check(self, topic: str, way: str) -> None:
         """Compare what is read with the rows that were sent. Raises UnequalError."""
         names = [field["name"] for field in self._data.avro["fields"]]
-        read = Digest(
-            row
-            for some in self._some(topic, way)
-            for row in (
-                some.select(names).to_pylist(maps_as_pydicts="strict") if way == TABLES else some
-            )
-        )
+        to_rows = {
+            TABLES: lambda table: table.select(names).to_pylist(maps_as_pydicts="strict"),
+            POLL_BYTES: lambda values: map(self._competitor.decode, values),
+            CONSUME_BYTES: lambda values: map(self._competitor.decode, values),
+        }.get(way, iter)
+        read = Digest(row for some in self._some(topic, way) for row in to_rows(some))
         self._consumer.unassign()
         Digest(self._data.block(self._rows, fresh=False)).compare(read, f"{topic}, {way}")
 

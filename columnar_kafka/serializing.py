@@ -1,7 +1,8 @@
 """`confluent_kafka.SerializingProducer` and `DeserializingConsumer`, on this package's clients.
 
 The segment format is itself the serialization of records' values. So serializers and deserializers
-of values are called for plain messages only; those of keys are called for records too.
+of values are called for plain messages only, and where a consumer makes JSON of records
+(``columnar.value.format=json``); those of keys are called for records too.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `co
 ):
     """`confluent_kafka.DeserializingConsumer`, on a `Consumer`.
 
-    ``value.deserializer`` is called for plain messages only: not for records, and not for segments
-    (with ``fetch.raw.bytes=true``). ``key.deserializer`` is called for every message.
+    ``value.deserializer`` is called for plain messages, and for records whose values are bytes
+    (``columnar.value.format=json``): not for rows, and not for segments (with
+    ``fetch.raw.bytes=true``). ``key.deserializer`` is called for every message.
     `consume` is not implemented, as in confluent-kafka.
     """
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from columnar_kafka.plain.lenient_leaves import shortest
-from columnar_kafka.plain.reversible import JSON_KEY
 from columnar_kafka.schema import RecordSchema
+from columnar_kafka.segment.json_layout import JSON_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ _UNITS = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 def footer_of(file: bytes) -> dict[str, Any] | None:
     """Return what a file's footer says of its rows as JSON."""
-    text = (pq.read_metadata(io.BytesIO(file)).metadata or {}).get(JSON_KEY.encode())
+    text = (pq.read_metadata(io.BytesIO(file)).metadata or {}).get(JSON_KEY)
     return None if text is None else json.loads(text)
 
 

@@ -168,9 +168,12 @@ WAYS = ["rows", "rows", "arrow", *(["arrow again", "foreign"] if READS_ALL else 
 
 
 class SentSegment:
-    """A segment with these rows, as our producer or as another writer encodes it."""
+    """A segment with these rows, as our producer or as another writer encodes it.
 
-    def __init__(self, data: RandomRows) -> None:
+    Its footer has more keys: those of `footer`.
+    """
+
+    def __init__(self, data: RandomRows, footer: dict[str, bytes] | None = None) -> None:
         self.rows, self.schema = data.rows, data.schema
         parsed = RecordSchema.parse(data.schema)
         self.way = data.rng.choice(WAYS)
@@ -198,7 +201,7 @@ class SentSegment:
             timestamp_min=0,
             timestamp_max=count - 1,
         )
-        self.value = self._encode(whole, header.footer(), data.rng)
+        self.value = self._encode(whole, header.footer() | (footer or {}), data.rng)
         self.headers = headers_of(header, self.value)
 
     def _from_rows(self, parsed: RecordSchema) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from columnar_kafka.segment.headers import SegmentHeader, with_checksum
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 ROWS = 3
 """The number of records in a segment of `segments`; row `r` at offset `o` has n = o * 10 + r."""
@@ -50,8 +50,12 @@ def segment(
     number: int = 0,
     encoder: ParquetEncoder = _encoder,
     members: Sequence[str] = ("id", "timestamp"),
+    footer: Mapping[str, bytes] | None = None,
 ) -> SourceMessage:
-    """Return a segment with the columns of `table` and the id "p-<number>"."""
+    """Return a segment with the columns of `table` and the id "p-<number>".
+
+    Its footer has more keys: those of `footer`.
+    """
     column = kafka_column.KafkaColumn(members)
     rows, name = table.num_rows, f"p-{number}"
     batch = column.append_to(
@@ -68,7 +72,7 @@ def segment(
         timestamp_min=0,
         timestamp_max=rows - 1,
     )
-    value = encoder.encode(batch, header.footer()).to_pybytes()
+    value = encoder.encode(batch, {**header.footer(), **(footer or {})}).to_pybytes()
     return SourceMessage(
         topic=topic,
         partition=partition,

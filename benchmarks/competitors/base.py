@@ -116,6 +116,17 @@ class Stock:
         for messages in consume(consumer, count):
             yield [decode(message.value()) for message in messages]
 
+    def bytes_by_poll(self, consumer: Any, count: int) -> Iterator[list[bytes]]:
+        """Yield values as they are, some at a time, with one `poll` each."""
+        poll = consumer.poll
+        for start in range(0, count, CHUNK):
+            yield [poll(SECONDS).value() for _ in range(min(CHUNK, count - start))]
+
+    def bytes_by_consume(self, consumer: Any, count: int) -> Iterator[list[bytes]]:
+        """Yield values as they are, with one `consume` for many."""
+        for messages in consume(consumer, count):
+            yield [message.value() for message in messages]
+
     def tables(self, consumer: Any, count: int) -> Iterator[pa.Table]:
         """Yield Arrow tables, where a competitor has a way to make them."""
         raise NotImplementedError

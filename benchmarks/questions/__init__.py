@@ -17,6 +17,7 @@ NAMES: Final = (
     "bytes",
     "size",
     "consume",
+    "json_bytes",
     "low_rate",
     "small",
     "plain",

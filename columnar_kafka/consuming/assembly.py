@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from columnar_kafka.consuming.arrow_output import ArrowOutput
 from columnar_kafka.consuming.feed.feed import Feed
 from columnar_kafka.consuming.feed.offset_store import OffsetStore
+from columnar_kafka.consuming.feed.value_forms import VALUE_FORMS
 from columnar_kafka.consuming.group.commits import Commits
 from columnar_kafka.consuming.group.membership import GroupMembership
 from columnar_kafka.consuming.positions import Positions
@@ -75,6 +76,7 @@ def assemble(
         broker,
         OffsetStore(auto_store=settings.auto_store),
         decoder=decoder,
+        form=VALUE_FORMS[settings.value_format],
         partition_eof=client.partition_eof,
         before_serving=errors.guard(lambda: commits.commit_if_due()),  # noqa: PLW0108 - set below
         after_serving=errors.raise_pending,

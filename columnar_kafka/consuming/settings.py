@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["ClientSettings", "ConsumerConfig"]
 
 DECODES: Final = ("inline", "isolated")
+VALUE_FORMATS: Final = ("rows", "json")
 
 _CONSUMER_KEYS: Final = (
     "columnar.encoding",
     "columnar.decode",
+    "columnar.value.format",
     "columnar.max.rows",
     "columnar.max.values",
     "columnar.max.decoded.bytes",
@@ -41,6 +43,7 @@ class ConsumerConfig(NamedTuple):
     encoding: str
     raw: bool
     isolated: bool
+    value_format: str
     read_options: ReadOptions
     auto_commit: bool
     auto_commit_interval: float
@@ -69,6 +72,7 @@ class ConsumerConfig(NamedTuple):
             encoding=read.own("columnar.encoding", "none", choice(*ENCODINGS)),
             raw=read.own("fetch.raw.bytes", False, boolean),
             isolated=read.own("columnar.decode", "inline", choice(*DECODES)) == "isolated",
+            value_format=read.own("columnar.value.format", "rows", choice(*VALUE_FORMATS)),
             read_options=ReadOptions.parse(read),
             auto_commit=read.shared(("enable.auto.commit",), True, boolean),
             auto_commit_interval=read.shared(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
+from columnar_kafka.schema import FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.segment import Segment
 
 __all__ = [
-    "FILLED",
     "STRADDLE",
     "PartitionTerm",
     "Straddle",
@@ -35,13 +35,6 @@ __all__ = [
 
 _EPOCH: Final = datetime.date(1970, 1, 1)
 _TERM: Final = re.compile(r"(?:(\w+)\((?:(\d+), *)?)?([^(),]+)(\))?")
-
-FILLED: Final = {
-    "_kafka_topic": pa.string(),
-    "_kafka_partition": pa.int32(),
-    "_ingest_date": pa.date32(),
-}
-"""Columns that segments do not have: their values are those of the partition."""
 
 Straddle = Literal["split", "stop", "dead-letter"]
 """What becomes of a segment that has rows of several partitions."""

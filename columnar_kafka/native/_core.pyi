@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias, TypeVar
 
 from typing_extensions import Self  # noqa: TID253 - only type checkers read a stub
@@ -245,6 +246,9 @@ class File:
     def read(
         self, schema: FileSchema, start: int, max_values: int, max_bytes: int
     ) -> RecordReader | None: ...
+    def read_json(
+        self, schema: JsonSchema, start: int, max_values: int, max_bytes: int
+    ) -> RecordReader | None: ...
     def check(self, schema: FileSchema, max_values: int, max_bytes: int) -> bool: ...
     def table(
         self,
@@ -255,6 +259,16 @@ class File:
     ) -> _Table | None: ...
 
 class FileSchema: ...
+
+class JsonSchema:
+    def __new__(
+        cls,
+        schema: FileSchema,
+        rest: str | None,
+        nulls: AbstractSet[str] | None,
+        texts: AbstractSet[str],
+        uuids: AbstractSet[str],
+    ) -> Self: ...
 
 class RowGroup:
     def __new__(cls) -> Self: ...
@@ -280,12 +294,15 @@ class RecordReader:
     def __len__(self) -> int: ...
     def next(
         self, max_rows: int, max_bytes: int, timestamp: int
-    ) -> tuple[
-        list[dict[str, Any]],
-        list[bytes | None],
-        list[int],
-        list[list[tuple[str, bytes | None]] | None],
-    ]: ...
+    ) -> (
+        tuple[
+            list[Any],
+            list[bytes | None],
+            list[int],
+            list[list[tuple[str, bytes | None]] | None],
+        ]
+        | None
+    ): ...
 
 class RecordMaker:
     def __new__(cls, cls_: type) -> Self: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import json
 import re
+from collections import Counter
 from typing import Any, Final, NoReturn
 
 from columnar_kafka.columns.from_rows.accepted_types import show
@@ -16,6 +17,7 @@ __all__ = [
     "exact",
     "integer",
     "parse",
+    "parse_value",
     "refuse_constant",
     "shown",
     "text_of",
@@ -59,8 +61,20 @@ def parse(value: bytes) -> dict[str, Any]:
     """Return a message's object; its numbers are `Number`s.
 
     Raises:
-        RowError: it is no JSON, or another value; an object in it repeats a name, or it is nested
-            more deeply than `MOST_LEVELS`.
+        RowError: as `parse_value`; or it is another value.
+    """
+    parsed = parse_value(value)
+    if type(parsed) is not dict:
+        raise RowError(f"it is {shown(parsed)}, not a JSON object")
+    return parsed
+
+
+def parse_value(value: bytes) -> Any:
+    """Return any value of JSON; its numbers are `Number`s.
+
+    Raises:
+        RowError: it is no JSON; an object in it repeats a name, or it is nested more deeply than
+            `MOST_LEVELS`.
     """
     try:
         parsed: Any = _DECODER.decode(value.decode())
@@ -70,8 +84,6 @@ def parse(value: bytes) -> dict[str, Any]:
         raise RowError(f"it is not JSON: {error}") from error
     except RecursionError:
         raise RowError(_TOO_DEEP) from None
-    if type(parsed) is not dict:
-        raise RowError(f"it is {shown(parsed)}, not a JSON object")
     if value.count(b"{") + value.count(b"[") > MOST_LEVELS:
         _check_levels(parsed)
     return parsed
@@ -133,8 +145,8 @@ def _escaped(match: re.Match[str]) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in members if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name in members if counts[name] > 1)
         raise RowError(f"an object in it has the name {show(twice)} more than once")
     return members
 

@@ -88,6 +88,11 @@ class LenientRows(RowsOneByOne):
         lenient = self._lenient
         return restored(row, self.records, rest_column=lenient.rest_column, path=lenient.path)
 
+    def again(self, restored: dict[str, Any]) -> dict[str, Any] | None:
+        """See `PlainRows.again`."""
+        table, _ = self.decode([text_of(restored).encode()])
+        return self.restored(table.to_pylist()[0]) if len(table) else None
+
     def _below(self, members: Any, depth: int) -> tuple[Any, Any]:
         """Return the row in an object that is so deep on the path, and what is left of it all."""
         if type(members) is not dict:

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import json
 import uuid
+from contextlib import suppress
 from functools import lru_cache, singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from columnar_kafka.plain.json_leaves import PER_SECOND
 from columnar_kafka.plain.json_text import integer
 from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.lenient_leaves import shortest
-from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
+from columnar_kafka.schema import FILLED, KAFKA_COLUMN, RecordSchema
+from columnar_kafka.schema.json_schema import is_json_schema, read_json_schema
 from columnar_kafka.schema.kept import from_kept
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def restored(
 
     Args:
         row: what `pyarrow.Table.to_pylist` returns for it, or the like. The column `_kafka` is left
-            out.
+            out, and those of a partition that Kafka or the clock tells, unless the schema has them.
         schema: what the messages were decoded with, or the text that a table keeps. It tells JSON
             text from other texts, lists of pairs and empty lists from maps, a float of 32 bits from
             one of 64, and in which unit a duration was. Rows without such columns need none.
@@ -57,10 +59,11 @@ def restored(
     restorer = _Restorer(records)
     text = row.get(rest_column)
     rest = {} if text is None else _parsed(text)
-    members = {
-        name: value for name, value in row.items() if name not in (KAFKA_COLUMN, rest_column)
-    }
-    return _placed(tokens_of(path), rest, lambda inner: restorer.record(members, types, inner, ""))
+    own = {KAFKA_COLUMN, rest_column, *(FILLED.keys() - types.keys())}
+    members = {name: value for name, value in row.items() if name not in own}
+    made = _placed(tokens_of(path), rest, lambda inner: restorer.record(members, types, inner, ""))
+    whole: dict[str, Any] = _without_nulls(made)
+    return whole
 
 
 def _placed(
@@ -74,13 +77,25 @@ def _placed(
     return {**rest, name: _placed(others, rest.get(name, {}), restore)}
 
 
+def _without_nulls(value: Any) -> Any:
+    """Return a value whose objects lack what is null, as columns have it and a rest may not."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def _hashable(schema: Any) -> Any:
     return json.dumps(schema) if isinstance(schema, dict | list) else schema
 
 
 @lru_cache(maxsize=16)
 def _records(schema: Any) -> RecordSchema:
-    return from_kept(schema) if isinstance(schema, str) else RecordSchema.parse(schema)
+    if not isinstance(schema, str):
+        return RecordSchema.parse(schema)
+    parsed: Any = None
+    with suppress(ValueError):  # of which `from_kept` says more
+        parsed = json.loads(schema)
+    return read_json_schema(parsed) if is_json_schema(parsed) else from_kept(schema)
 
 
 def _parsed(text: str) -> Any:
@@ -101,12 +116,11 @@ class _Restorer:
             name: self.value(value, types.get(name), rest.get(name), f"{prefix}{name}")
             for name, value in members.items()
         }
-        made |= {name: value for name, value in rest.items() if name not in members}
-        return {name: value for name, value in made.items() if value is not None}
+        return made | {name: value for name, value in rest.items() if name not in members}
 
     def value(self, value: Any, arrow: pa.DataType | None, rest: Any, path: str) -> Any:
         """Return a value, or what is left if there is none."""
-        if value is None:
+        if value is None or (value == [] and rest is not None):  # pyiceberg has [] for some nulls
             return rest
         rest = {} if rest is None else rest
         if _is_map(value, arrow):

@@ -23,6 +23,7 @@ from columnar_kafka.plain.json_text import Number, parse, shown, text_of
 from columnar_kafka.plain.lenient import Lenient
 from columnar_kafka.plain.lenient_rows import Fit, Fits, leaf_paths, with_rest
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.segment.json_layout import JSON_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
     from columnar_kafka.native import _core as core
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["JSON_KEY", "FirstNulls", "JsonColumns", "Nulls", "Reversible"]
+__all__ = ["FirstNulls", "JsonColumns", "Nulls", "Reversible"]
 
-JSON_KEY: Final = "columnar.json"
-"""The key in a file's footer that says how its rows are JSON."""
 _EXACT: Final = float(1 << 53)
 """Doubles below have all integers."""
 _ROW_BYTES: Final = 256  # as `RowColumns.take` counts
@@ -169,7 +168,7 @@ class Reversible:
         parts = {"rest": self._rest, "nulls": sorted(said), **self._marked}
         given = {name: part for name, part in parts.items() if part}
         text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
-        return {JSON_KEY: text.encode()}
+        return {JSON_KEY.decode(): text.encode()}
 
 
 def nullable_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:

@@ -80,6 +80,10 @@ class PlainRows(ABC):
         """Return the object of which a row was made; None if equal ones make equal rows."""
         return None
 
+    def again(self, restored: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what is restored of an object that is read once more; None if it is refused."""
+        return None
+
     def with_kafka(
         self,
         table: pa.Table,

@@ -15,9 +15,15 @@ from columnar_kafka.schema.type_families import NESTED, family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["KAFKA_COLUMN", "MAX_NESTING", "is_kafka_member", "json_texts", "normalise"]
+__all__ = ["FILLED", "KAFKA_COLUMN", "MAX_NESTING", "is_kafka_member", "json_texts", "normalise"]
 
 KAFKA_COLUMN: Final = "_kafka"
+FILLED: Final = {
+    "_kafka_topic": pa.string(),
+    "_kafka_partition": pa.int32(),
+    "_ingest_date": pa.date32(),
+}
+"""Columns of a table that segments do not have: their values are those of the partition."""
 MAX_NESTING: Final = 100
 """Levels of a Parquet schema, root and leaf included; Arrow cannot read a file with more."""
 _BELOW_ROOT: Final = 2

@@ -12,7 +12,7 @@ import pyarrow as pa
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.arrow import KAFKA_COLUMN
 from columnar_kafka.schema.avro_names import is_avro_name
-from columnar_kafka.schema.observed_values import JSON_TEXT, ObservedValues
+from columnar_kafka.schema.observed_values import JSON_TEXT, Names, ObservedValues
 from columnar_kafka.schema.record_schema import RecordSchema
 from columnar_kafka.schema.type_families import family
 
@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["MAX_COLUMNS", "FieldReport", "Inference", "schema_of"]
 
 MAX_COLUMNS: Final = 1000
+_MOST_NAMES: Final = 50_000
+_SPARE_NAMES: Final = 10_000
+"""So many names are told apart, each of which takes about a kilobyte."""
 _LONGEST_NAME: Final = 255
 _REFUSED: Final = re.compile(r"[\x00-\x1f ,;{}()=.\x7f]")
 """Delta's columns have none of these in their names, and a dot is a path to others."""
+_ICEBERG: Final = re.compile(
+    "_(file|pos|deleted|spec_id|partition|row_id|last_updated_sequence_number)", re.IGNORECASE
+)
+"""With a column of such a name Spark reads no row of an Iceberg table."""
 
 
 class FieldReport(NamedTuple):
@@ -69,7 +76,8 @@ class Inference:
             max_columns: the most columns, those inside others included; the first seen have them.
             reserved: names that no field outside of others has a column by.
         """
-        self._root = ObservedValues(times=times)
+        names = Names(max(_MOST_NAMES, 2 * max_columns), Names(_SPARE_NAMES))
+        self._root = ObservedValues(times=times, names=names)
         self._avro_names = avro_names
         self._max_columns = max_columns
         self._reserved = frozenset(map(str.casefold, reserved))
@@ -130,10 +138,14 @@ class Inference:
             if made is not None:
                 taken.add(name.casefold())
                 yield made
+        if record.others is not None:
+            note = "there are too many names before"
+            self._reports.append(FieldReport(f"{prefix}…", "", dict(record.others.counts), 0, note))
 
     def _fault(self, name: str, taken: set[str], *, is_top: bool) -> str:
         """Return why no column has this name, if none has."""
-        if not 0 < _bytes(name) <= _LONGEST_NAME or _REFUSED.search(name):
+        is_long = not 0 < _bytes(name) <= _LONGEST_NAME
+        if is_long or _REFUSED.search(name) or (is_top and _ICEBERG.fullmatch(name)):
             return "its name is not one that every table can have"
         if is_top and f"{name.casefold()}.".startswith(f"{KAFKA_COLUMN}."):
             return "its name is one of this package's own"

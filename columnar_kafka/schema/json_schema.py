@@ -67,7 +67,11 @@ class _Reader:
 
     def root(self) -> pa.Schema:
         schema = self._whole(self._document, "#")
+        followed: list[Any] = []
         while "$ref" in schema:
+            if schema["$ref"] in followed:
+                raise SchemaError(f"JSON Schema #: $ref {schema['$ref']!r} leads to itself")
+            followed.append(schema["$ref"])
             schema = self._whole(self._followed(schema["$ref"], "#"), "#")
         properties = schema.get("properties")
         if not properties or "object" not in _names(schema, "#"):

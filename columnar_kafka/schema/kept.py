@@ -26,6 +26,6 @@ def from_kept(text: str) -> RecordSchema:
     """
     try:
         parsed = read(json.loads(text), is_kept=True)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
         raise SchemaError(f"the schema that is kept cannot be read: {error!r}") from error
     return RecordSchema(normalise(parsed.arrow), *parsed[1:])

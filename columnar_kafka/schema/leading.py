@@ -12,7 +12,7 @@ from columnar_kafka.schema.record_schema import RecordSchema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["led_by", "nullable", "number_of_columns", "of_columns"]
+__all__ = ["led_by", "nullable", "number_of_columns", "of_columns", "texts_of"]
 
 
 def of_columns(columns: pa.Schema, json_texts: Iterable[str] = ()) -> RecordSchema:
@@ -91,7 +91,8 @@ class _Union:
 
     def has_added(self, path: str) -> bool:
         """Return whether the column at a path was added, or is in one that was."""
-        return any(f"{path}.".startswith(f"{added}.") for added in self.added)
+        ends = (at for at, letter in enumerate(f"{path}.") if letter == ".")
+        return any(path[:end] in self.added for end in ends)
 
     def fields(
         self, more: Iterable[pa.Field], leading: Iterable[pa.Field], prefix: str
@@ -130,6 +131,19 @@ def number_of_columns(fields: Iterable[pa.Field]) -> int:
     return sum(
         number_of_columns(inner for _, inner in children(field.type)) or 1 for field in fields
     )
+
+
+def texts_of(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of columns of text, also of those inside others."""
+    for field in fields:
+        yield from _texts(field.type, f"{prefix}{field.name}")
+
+
+def _texts(arrow: pa.DataType, path: str) -> Iterator[str]:
+    if pa.types.is_string(arrow):
+        yield path
+    for name, inner in children(arrow):
+        yield from _texts(inner.type, f"{path}.{name}")
 
 
 def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[tuple[str, pa.Field]]:

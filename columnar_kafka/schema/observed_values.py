@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import re
 from collections import Counter
@@ -13,7 +14,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["JSON_TEXT", "MOST_LEVELS", "ObservedValues"]
+__all__ = ["JSON_TEXT", "MOST_LEVELS", "Names", "ObservedValues"]
 
 JSON_TEXT: Final = "JSON text"
 """Stands for the type of a column of texts, each of which is a value in JSON."""
@@ -35,6 +36,7 @@ _TIMES: Final = {
     "local time": (re.compile(f"{_DATE}T{_TIME}", re.ASCII), pa.timestamp("us")),
     "time": (re.compile(f"{_DATE}T{_TIME}{_ZONE}", re.ASCII), pa.timestamp("us", "UTC")),
 }
+_FRACTION: Final = re.compile(r"\.\d+")
 _DATA: Final = re.compile(
     rf"\d+|{_DATE}(?:[T ].*)?|[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
     r"|[0-9a-fA-F]{16,}",
@@ -42,24 +44,44 @@ _DATA: Final = re.compile(
 )
 """Names of fields that are data: numbers, dates, UUIDs, digests."""
 
+_MERGED_NAMES: Final = 10_000
+"""So many names are told apart in the values of a map."""
+
 _MANY_NAMES: Final = 32
 """So many names of one object's fields may be open-ended, if a quarter still came late."""
+
+
+class Names:
+    """How many more names of fields are told apart, of all objects together: memory is bounded."""
+
+    def __init__(self, left: int, spare: Names | None = None) -> None:
+        """`spare` is for names in the values of those that are not told apart."""
+        self.left = left
+        self.spare = spare or self
 
 
 class ObservedValues:
     """The values at one path: how many of each JSON type, and whatever chooses their column."""
 
-    def __init__(self, *, times: bool, level: int = 0, born: int = 0) -> None:
+    __slots__ = (
+        *("counts", "fields", "others", "item", "born", "_times", "_names", "_level"),
+        *("_text_kinds", "_are_int64", "_are_doubles", "_digits"),
+    )
+
+    def __init__(self, *, times: bool, names: Names, level: int = 0, born: int = 0) -> None:
         self.counts: Counter[str] = Counter()
         self.fields: dict[str, ObservedValues] = {}
+        self.others: ObservedValues | None = None
+        """The values of all fields whose names are not told apart."""
         self.item: ObservedValues | None = None
         self.born = born
         """How many objects the parent had when this field was first seen."""
         self._times = times
+        self._names = names
         self._level = level
-        self._text_kinds: set[str | None] = set()
+        self._text_kinds: frozenset[str | None] = frozenset()
         self._are_int64 = self._are_doubles = True
-        self._digits = [1, 0]  # the most before and after the point
+        self._digits = (1, 0)  # the most before and after the point
 
     @property
     def objects(self) -> int:
@@ -97,7 +119,7 @@ class ObservedValues:
         self.counts["text"] += 1
         if self._times:
             kinds = (kind for kind, (form, _) in _TIMES.items() if form.fullmatch(text))
-            self._text_kinds.add(next(kinds, None))
+            self._text_kinds |= {next(kinds, None) if _is_time(text) else None}
 
     def _add_number(self, kind: str, number: decimal.Decimal) -> None:
         if not number.is_finite():
@@ -113,16 +135,14 @@ class ObservedValues:
         shown = len(digits)
         while shown > 1 and exponent < 0 and digits[shown - 1] == 0:
             shown, exponent = shown - 1, exponent + 1
-        self._digits[0] = max(self._digits[0], shown + exponent)
-        self._digits[1] = max(self._digits[1], -exponent)
+        before, after = self._digits
+        self._digits = max(before, shown + exponent), max(after, -exponent)
 
     def _add_object(self, value: Mapping[Any, Any]) -> None:
         for name, member in value.items() if self._level < MOST_LEVELS else ():
             if not isinstance(name, str):
                 raise TypeError(f"the names in a JSON object are texts, not {name!r}")
-            if name not in self.fields:
-                self.fields[name] = self._inner(born=self.objects)
-            self.fields[name].add(member)
+            self._field(name, self.objects).add(member)
         self.counts["object" if value else "empty object"] += 1
 
     def _add_list(self, value: Iterable[Any]) -> None:
@@ -132,8 +152,20 @@ class ObservedValues:
             for item in value:
                 self.item.add(item)
 
-    def _inner(self, *, born: int = 0) -> ObservedValues:
-        return ObservedValues(times=self._times, level=self._level + 1, born=born)
+    def _field(self, name: str, born: int) -> ObservedValues:
+        if name in self.fields:
+            return self.fields[name]
+        if self._names.left:
+            self._names.left -= 1
+            self.fields[name] = field = self._inner(born=born)
+            return field
+        self.others = self.others or self._inner(names=self._names.spare)
+        return self.others
+
+    def _inner(self, *, names: Names | None = None, born: int = 0) -> ObservedValues:
+        return ObservedValues(
+            times=self._times, names=names or self._names, level=self._level + 1, born=born
+        )
 
     def kind(self) -> str | pa.DataType | None:
         """Return the column's type, if it has no fields or items; else "object", "map" or "list".
@@ -174,13 +206,16 @@ class ObservedValues:
         if all(map(_DATA.fullmatch, self.fields)):
             return True
         late = sum(2 * field.born >= self.objects for field in self.fields.values())
+        late += 0 if self.others is None else sum(self.others.counts.values())
         return len(self.fields) >= _MANY_NAMES and 4 * late >= len(self.fields)
 
     def merged_fields(self) -> ObservedValues:
         """Return the values of all fields as those of one: of a map."""
-        merged = self._inner()
+        merged = self._inner(names=Names(_MERGED_NAMES))
         for field in self.fields.values():
             merged.merge(field)
+        if self.others is not None:
+            merged.merge(self.others)
         return merged
 
     def merge(self, other: ObservedValues) -> None:
@@ -190,11 +225,24 @@ class ObservedValues:
         self._text_kinds |= other._text_kinds
         self._are_int64 &= other._are_int64
         self._are_doubles &= other._are_doubles
-        self._digits = [*map(max, self._digits, other._digits)]
+        before_point, after_point = map(max, self._digits, other._digits)
+        self._digits = before_point, after_point
         if other.item is not None:
             self.item = self.item or self._inner()
             self.item.merge(other.item)
         for name, field in other.fields.items():
-            if name not in self.fields:
-                self.fields[name] = self._inner(born=before + field.born)
-            self.fields[name].merge(field)
+            self._field(name, before + field.born).merge(field)
+        if other.others is not None:
+            self.others = self.others or self._inner(names=self._names.spare)
+            self.others.merge(other.others)
+
+
+def _is_time(text: str) -> bool:
+    """Return whether there is such a day, of a year from 1 to 9999, in UTC too."""
+    try:
+        time = datetime.datetime.fromisoformat(_FRACTION.sub("", text).replace("Z", "+00:00"))
+        if time.tzinfo is not None:
+            time.astimezone(datetime.timezone.utc)
+    except (ValueError, OverflowError):
+        return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ _PLAIN: Final[dict[pa.DataType, Any]] = {
         for zone, kind in (("UTC", ""), (None, "local-"))
     },
 }
+_NO_NAME: Final = re.compile(r"\W", re.ASCII)
 _JSON_TEXT: Final = {"type": "string", "logicalType": "json"}
 
 
@@ -58,12 +60,21 @@ class _Writer:
     def __init__(self, texts: Collection[str], *, any_type: bool) -> None:
         self._texts = texts
         self._any_type = any_type
+        self._taken: set[str] = set()  # the names of records
 
     def field(self, field: pa.Field, record: str, prefix: str) -> dict[str, Any]:
-        """Return a field of a record, which has a name of its own: no two paths have the same."""
-        name, path = f"{record}.{field.name}", f"{prefix}{field.name}"
+        """Return a field of a record."""
+        name, path = f"{record}.{_NO_NAME.sub('_', field.name) or '_'}", f"{prefix}{field.name}"
         avro = {"name": field.name, "type": self._nullable(field, name, path)}
         return {**avro, "default": None} if field.nullable else avro
+
+    def _own_name(self, name: str) -> tuple[str, str]:
+        """Return the namespace and the name of a record; no two have the same."""
+        while name in self._taken:  # as a_b and a.b would
+            name += "_"
+        self._taken.add(name)
+        namespace, _, last = name.rpartition(".")
+        return namespace, last
 
     def _nullable(self, field: pa.Field, name: str, path: str) -> Any:
         avro = _JSON_TEXT if path in self._texts else self._type(field.type, name, path)
@@ -72,7 +83,7 @@ class _Writer:
     def _type(self, arrow: pa.DataType, name: str, path: str) -> Any:
         kind = family(arrow)
         if kind == "struct":
-            namespace, _, last = name.rpartition(".")
+            namespace, last = self._own_name(name)
             fields = [self.field(field, name, f"{path}.") for field in arrow]
             return {"type": "record", "name": last, "namespace": namespace, "fields": fields}
         if pa.types.is_list(arrow):

@@ -31,6 +31,7 @@ from columnar_kafka.segment.declared_types import (
     younger_types,
 )
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
+from columnar_kafka.segment.json_layout import JSON_KEY
 from columnar_kafka.segment.native_decoder import NativeDecoder
 from columnar_kafka.segment.parquet.page_checks import (
     check_arrow_schema,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from columnar_kafka.native._core import RecordReader
-    from columnar_kafka.segment.native_decoder import KnownFile
+    from columnar_kafka.segment.native_decoder import Form, KnownFile
     from columnar_kafka.segment.parquet.page_checks import DecodedSize
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
 
@@ -84,13 +85,18 @@ class RawSegment(NamedTuple):
 class SegmentFile(Protocol):
     """The Parquet file of a segment, opened by a decoder.
 
-    `schema`, `read` and `check` raise SegmentError, without saying where: bytes and headers
+    `schema`, `json`, `read` and `check` raise SegmentError, without saying where: bytes and headers
     disagree, or the bytes cannot be decoded. The schema and the tables have passed every check.
     """
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the file."""
+        ...
+
+    @property
+    def json(self) -> bytes | None:
+        """What the footer says of records that were JSON, not parsed; None: it says nothing."""
         ...
 
     def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds] | None:
@@ -119,6 +125,9 @@ class SegmentFile(Protocol):
 class Decoder(Protocol):
     """Decodes segments, for any thread."""
 
+    options: ReadOptions
+    """The limits."""
+
     def open(self, raw: RawSegment) -> SegmentFile:
         """Check everything that needs no decoding: now, or when the file is first used.
 
@@ -128,14 +137,15 @@ class Decoder(Protocol):
         ...
 
     def read_records(
-        self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
+        self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile], form: Form
     ) -> RecordReader | None:
         """Check and decode a segment; return its records from row `start` on.
 
-        The result is None if its table has to be read instead. `opened` returns the segment's file.
+        The result is None if its table has to be read instead. `opened` returns the segment's file,
+        and `form` says what the records' values are.
 
         Raises:
-            SegmentError: as `SegmentFile`.
+            SegmentError: as `SegmentFile`; or the footer's `columnar.json` is malformed.
         """
         ...
 
@@ -150,8 +160,8 @@ class InlineDecoder:
     """
 
     def __init__(self, options: ReadOptions | None = None) -> None:
-        self._options = options or ReadOptions()
-        self.core = NativeDecoder(self._options) if native.enabled else None
+        self.options = options or ReadOptions()
+        self.core = NativeDecoder(self.options) if native.enabled else None
         """What reads a file of a known schema; None where the native core is off."""
 
     def open(self, raw: RawSegment) -> SegmentFile:
@@ -160,20 +170,20 @@ class InlineDecoder:
         Raises:
             SegmentError: bytes and headers disagree, or a limit is exceeded.
         """
-        return InlineFile(raw, self._options, self.core)
+        return InlineFile(raw, self.options, self.core)
 
     def read_records(
-        self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile]
+        self, raw: RawSegment, start: int, opened: Callable[[], SegmentFile], form: Form
     ) -> RecordReader | None:
         """Read the records with the native core, where it is on and knows all of their types.
 
         Raises:
-            SegmentError: as `open`.
+            SegmentError: as `open`; or the footer's `columnar.json` is malformed.
         """
         if self.core is None:
             return None
         known = self.core.open(*raw, schema=lambda: opened().schema)
-        return None if known is None else known.records(start)
+        return None if known is None else known.records(start, form)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
@@ -203,6 +213,10 @@ class InlineFile:
         if core is not None:
             self._known = core.open(*raw, schema=lambda: self._by_arrow().schema)
         self.schema = self._known.schema if self._known else self._by_arrow().schema
+
+    @property
+    def json(self) -> bytes | None:
+        return self._known.json if self._known else self._by_arrow().json
 
     def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds]:
         return bounds(footer_bytes(bytes(self._raw.value)), self.schema, columns)
@@ -248,6 +262,7 @@ class ArrowFile:
                 f"{ROWS_HEADER} is {header.rows} in the headers and "
                 f"{self._file.metadata.num_rows} in the file"
             )
+        self.json = (self._file.metadata.metadata or {}).get(JSON_KEY)
         self.schema = _without_file_metadata(self._file.schema_arrow)
         _check_columns(self.schema)
         self._needs_help = needs_help(self.schema)

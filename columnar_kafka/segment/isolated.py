@@ -44,6 +44,7 @@ from columnar_kafka.config import ReadOptions
 from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, SegmentError
 from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.json_layout import JSON_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -169,14 +170,25 @@ class _IsolatedFile:
     def __init__(self, decoder: IsolatedDecoder, raw: RawSegment) -> None:
         self._decoder = decoder
         self._raw = raw
-        self._schema: pa.Schema | None = None
+        self._described: tuple[pa.Schema, bytes | None] | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the file."""
-        if self._schema is None:
-            self._schema = self._decoder.ask(self._raw, "schema").schema
-        return self._schema
+        return self._describe()[0]
+
+    @property
+    def json(self) -> bytes | None:
+        """What the footer says of records that were JSON."""
+        return self._describe()[1]
+
+    def _describe(self) -> tuple[pa.Schema, bytes | None]:
+        if self._described is None:
+            schema = self._decoder.ask(self._raw, "schema").schema
+            metadata = dict(schema.metadata or {})
+            json_text = metadata.pop(JSON_KEY, None)
+            self._described = schema.with_metadata(metadata or None), json_text
+        return self._described
 
     def statistics(self, columns: Collection[str]) -> None:
         """Return None: a child decodes for producers that are not trusted."""
@@ -368,7 +380,10 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
         return opened.read(asked["columns"])
     if task != "schema":
         opened.check(decode=task == "decode")
-    return opened.schema.empty_table()
+    schema = opened.schema
+    if opened.json is not None:  # no metadata of the user's have such a name
+        schema = schema.with_metadata({**(schema.metadata or {}), JSON_KEY: opened.json})
+    return schema.empty_table()
 
 
 # --- both -----------------------------------------------------------------------------------------

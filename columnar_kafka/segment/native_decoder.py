@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from columnar_kafka.columns.native_format import (
 )
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from columnar_kafka.native._core import (
         File,
         FileSchema,
+        JsonSchema,
         RecordMaker,
         RecordReader,
         RowGroup,
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
     )
     from columnar_kafka.segment.headers import SegmentHeader
 
-__all__ = ["KnownFile", "NativeDecoder", "record_maker"]
+__all__ = ["Form", "KnownFile", "NativeDecoder", "record_maker"]
+
+Form = Literal["rows", "json"]
+"""What the values of records are: dicts, or the bytes of JSON objects."""
 
 _CACHE_BYTES: Final = 64 << 20
 _EXPANDED: Final = 20
@@ -39,6 +44,7 @@ _EXPANDED: Final = 20
 Arrow writes the message anew: in a forged file a thousand fields may share the bytes of one.
 """
 _TABLES: Final = 100
+_JSON: Final = 16
 
 
 class _Table(NamedTuple):
@@ -56,6 +62,7 @@ class _Known:
         self.arrow = arrow
         self.schema = schema
         self._tables: dict[tuple[str, ...] | None, _Table | None] = {}
+        self._json: dict[bytes | None, JsonSchema | None] = {}
 
     def table(self, names: Sequence[str] | None) -> _Table | None:
         """Return some columns or all; None if the core cannot read them as columns."""
@@ -65,6 +72,26 @@ class _Known:
                 self._tables.clear()
             self._tables[key] = self._make_table(key)
         return self._tables[key]
+
+    def json(self, said: bytes | None) -> JsonSchema | None:
+        """Return how records become JSON, of which a footer says this; None: the core cannot.
+
+        Raises:
+            SegmentError: what it says is malformed.
+        """
+        if said not in self._json:
+            layout = JsonLayout.parse(said, self.arrow)
+            if len(self._json) >= _JSON:
+                self._json.clear()
+            self._json[said] = self._make_json(layout)
+        return self._json[said]
+
+    def _make_json(self, layout: JsonLayout) -> JsonSchema | None:
+        assert self.schema is not None
+        try:
+            return native.core.JsonSchema(self.schema, *layout)
+        except native.core.PanicError:
+            return None
 
     def _make_table(self, names: Collection[str] | None) -> _Table | None:
         chosen = chosen_columns(self.arrow, names)
@@ -81,23 +108,30 @@ class _Known:
 class KnownFile:
     """A file of a schema that Arrow has read before. For any thread."""
 
-    def __init__(self, file: File, known: _Known, options: ReadOptions) -> None:
+    def __init__(self, file: File, known: _Known, options: ReadOptions, json: bytes | None) -> None:
         self._file = file
         self._known = known
         self._options = options
+        self.json = json
+        """What the footer says of records that were JSON."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
         return self._known.arrow
 
-    def records(self, start: int) -> RecordReader | None:
-        """Return the records from row `start` on; None if Arrow has to read them."""
+    def records(self, start: int, form: Form) -> RecordReader | None:
+        """Return the records from row `start` on; None if Arrow has to read them.
+
+        Raises:
+            SegmentError: what the footer says of JSON is malformed.
+        """
         assert self._known.schema is not None
-        options = self._options
-        return self._file.read(
-            self._known.schema, start, options.max_values, options.max_decoded_bytes
-        )
+        limits = self._options.max_values, self._options.max_decoded_bytes
+        if form == "rows":
+            return self._file.read(self._known.schema, start, *limits)
+        schema = self._known.json(self.json)
+        return None if schema is None else self._file.read_json(schema, start, *limits)
 
     def table(self, columns: Sequence[str] | None) -> pa.Table | None:
         """Return all rows, in one chunk, as `SegmentFile.read`; None if Arrow has to read them."""
@@ -162,8 +196,9 @@ class NativeDecoder:
         file = native.core.File.open(data, crc32, options.max_footer_bytes)
         if file is None or file.rows != header.rows or header.rows > options.max_rows:
             return None
+        metadata = dict(file.metadata)
         try:
-            header.check_footer(dict(file.metadata))
+            header.check_footer(metadata)
         except SegmentError:
             return None
         key = file.key
@@ -173,7 +208,7 @@ class NativeDecoder:
             self._remember(key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
-        return KnownFile(file, known, options)
+        return KnownFile(file, known, options, metadata.get(JSON_KEY))
 
     def _remember(self, key: bytes, known: _Known) -> None:
         nbytes = len(key) + _EXPANDED * known.arrow.serialize().size

@@ -26,17 +26,26 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.segment.decoder import MALFORMED, RawSegment, default_decoder, undecodable
 from columnar_kafka.segment.headers import parse_headers
+from columnar_kafka.segment.json_layout import JsonLayout
 from columnar_kafka.segment.verification import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from columnar_kafka.segment.decoder import Decoder, SegmentFile
     from columnar_kafka.segment.headers import MessageHeaders
+    from columnar_kafka.segment.native_decoder import Form
     from columnar_kafka.segment.parquet.statistics import Bounds, ColumnPath
     from columnar_kafka.segment.verification import Verification
 
-__all__ = ["RecordColumns", "Segment", "SegmentRecord", "decoded_columns", "record_slices"]
+__all__ = [
+    "RecordColumns",
+    "Segment",
+    "SegmentRecord",
+    "ValueForm",
+    "decoded_columns",
+    "record_slices",
+]
 
 _SLICE_ROWS: Final = 4096
 _NATIVE_SLICE_ROWS: Final = 512
@@ -61,10 +70,24 @@ class SegmentRecord(NamedTuple):
     headers: RecordHeaders | None
 
 
+class ValueForm(NamedTuple):
+    """What the values of records are, where they are no dicts.
+
+    Attributes:
+        name: as the native core's reader knows it.
+        maker: takes a file's columns, what its footer says of JSON, and the most bytes of a value;
+            returns what makes a value of a dict. Without the core, values are made so. What it
+            returns raises SegmentError.
+    """
+
+    name: Form
+    maker: Callable[[pa.Schema, JsonLayout, int], Callable[[dict[str, Any]], bytes]]
+
+
 class RecordColumns(NamedTuple):
     """Consecutive records of a segment, one list for each of their parts."""
 
-    values: list[dict[str, Any]]
+    values: list[Any]
     keys: list[bytes | None]
     timestamps: list[int]
     headers: list[RecordHeaders | None]
@@ -219,33 +242,66 @@ class Segment:
             for number, record in enumerate(zip(*columns, strict=True), row):
                 yield SegmentRecord(number, *record)
 
-    def _slices(self, start: int, wanted: int = 0) -> Iterator[tuple[int, RecordColumns]]:
+    def _slices(
+        self, start: int, wanted: int = 0, form: ValueForm | None = None
+    ) -> Iterator[tuple[int, RecordColumns]]:
         """See `record_slices`."""
         rows = min(max(wanted, _NATIVE_SLICE_ROWS), _SLICE_ROWS)
+        name: Form = "rows" if form is None else form.name
         with self._located():
-            records = self._decoder.read_records(self._raw, start, self._open)
+            records = self._decoder.read_records(self._raw, start, self._open, name)
         if records is None:
-            yield from self._slices_of_table(start)
+            yield from self._slices_of_table(start, form)
             return
         while records:
             try:
                 lists = records.next(rows, _SLICE_BYTES, self.header.timestamp_max)
             except native.core.PanicError:
-                yield from self._slices_of_table(start)
+                lists = None
+            if lists is None:
+                yield from self._slices_of_table(start, form)
                 return
             columns = RecordColumns(*lists)
             yield start, columns
             start += len(columns.values)
 
-    def _slices_of_table(self, start: int) -> Iterator[tuple[int, RecordColumns]]:
+    def _slices_of_table(
+        self, start: int, form: ValueForm | None
+    ) -> Iterator[tuple[int, RecordColumns]]:
         with self._located():
-            table = self._open().read(None, encoded=True)
+            opened = self._open()
+            table = opened.read(None, encoded=True)
             _check_records(table)
+            make = None
+            if form is not None:
+                layout = JsonLayout.parse(opened.json, opened.schema)
+                make = form.maker(opened.schema, layout, self._decoder.options.max_decoded_bytes)
         for batch, dictionaries in _slices(table.slice(start)):
             with self._located():
                 columns = _record_columns(batch, dictionaries, self.header.timestamp_max)
-            yield start, columns
-            start += batch.num_rows
+            if make is None:
+                yield start, columns
+                start += batch.num_rows
+                continue
+            for made in self._made(columns, make):
+                yield start, made
+                start += len(made.values)
+
+    def _made(
+        self, columns: RecordColumns, make: Callable[[dict[str, Any]], Any]
+    ) -> Iterator[RecordColumns]:
+        """Yield records with values made of dicts, as many at a time as take little memory."""
+        values: list[Any] = []
+        first = nbytes = 0
+        for end, row in enumerate(columns.values, 1):
+            with self._located():
+                values.append(make(row))
+            nbytes += len(values[-1])
+            if nbytes >= _SLICE_BYTES or end == len(columns.values):
+                some = slice(first, end)
+                keys, times, headers = columns.keys, columns.timestamps, columns.headers
+                yield RecordColumns(values, keys[some], times[some], headers[some])
+                values, first, nbytes = [], end, 0
 
     @property
     def address(self) -> str:
@@ -274,14 +330,17 @@ class Segment:
         return SegmentError(f"segment at {self.address}: {reason}")
 
 
-def record_slices(segment: Segment, start: int, wanted: int) -> Iterator[tuple[int, RecordColumns]]:
+def record_slices(
+    segment: Segment, start: int, wanted: int, form: ValueForm | None = None
+) -> Iterator[tuple[int, RecordColumns]]:
     """Yield a segment's records from row `start` on, a slice at a time, with its first row.
 
     If many are `wanted` together, a slice has as many, and no few are left for the next call.
-    Cheaper than `Segment.records` for a consumer, which makes messages of the lists. Raises as
-    `Segment.records`.
+    Cheaper than `Segment.records` for a consumer, which makes messages of the lists. Without a
+    `form` values are dicts. Raises as `Segment.records`; with a form, also if the footer's
+    `columnar.json` is malformed.
     """
-    return segment._slices(start, wanted)  # noqa: SLF001 - beside its class
+    return segment._slices(start, wanted, form)  # noqa: SLF001 - beside its class
 
 
 def decoded_columns(segment: Segment, columns: Sequence[str]) -> pa.Table:

@@ -3,7 +3,7 @@
 //! | room | what it does | begin at |
 //! |---|---|---|
 //! | `python` | reads and makes Python's objects; catches panics; notices forks | `py.rs` |
-//! | `values` | the values of columns: types, leaves, and objects made of them | `leaf.rs` |
+//! | `values` | the values of columns: types, leaves, and objects or JSON made of them | `leaf.rs` |
 //! | `parquet` | `write`: leaves to files; `read`: files of known writers to leaves; copies footers | `write/writer.rs` |
 //! | `arrow` | leaves as Arrow arrays | `mod.rs` |
 //! | `produce` | `Producer.produce`: rows into open batches, their reports, their segments | `method.rs` |
@@ -35,6 +35,8 @@ mod _core {
     use crate::consume::decoder::{File, RecordReader};
     #[pymodule_export]
     use crate::consume::file_schema::FileSchema;
+    #[pymodule_export]
+    use crate::consume::json_schema::JsonSchema;
     #[pymodule_export]
     use crate::consume::records::RecordMaker;
     #[pymodule_export]

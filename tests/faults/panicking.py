@@ -161,6 +161,18 @@ def consume(consumer: Any, topic: str, partitions: int) -> list[Any]:
     return [None if key is None else int(key) for key in keys]
 
 
+def consume_json(consumer: Any, topic: str, expected: int) -> int:
+    """Return how many values are JSON, those of the plain ones left out."""
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    for _ in range(100):
+        values += [message.value() for message in consumer.consume(expected - len(values), 1)]
+        if len(values) == expected:
+            break
+    consumer.close()
+    return sum(type(json.loads(value)) is dict for value in values if value[:1] == b"{")
+
+
 def consume_arrow(consumer: Any, topic: str, expected: int) -> int:
     """Return the number of all records, read as tables."""
     consumer.subscribe([topic])
@@ -267,6 +279,8 @@ def main(
     keys = consume(read(reader | ends | {"group.id": f"{topic}-1"}), topic, 2)
     in_segments = len([n for n in keys if n is None or n % 500 != PLAIN])
     rows = consume_arrow(read(reader | {"group.id": f"{topic}-2"}), topic, len(keys))
+    as_json = {"group.id": f"{topic}-4", "columnar.value.format": "json"}
+    objects = consume_json(read(reader | as_json), topic, len(keys))
     kept = sum(stored for _, stored in given.reports)
     values = consume_arrow(read(reader | {"group.id": f"{topic}-5"}), f"{topic}-values", kept)
     landed = land(servers, topic, lake) if kafka is None else None
@@ -279,7 +293,7 @@ def main(
         "failed": sum(not stored for _, stored in producing.reports + given.reports),
         "stored": collections.Counter(n for n, stored in producing.reports if stored)
         == collections.Counter(n for n in keys if n is not None),
-        "rows": rows == len(keys),
+        "rows": rows == len(keys) and objects == in_segments,
         "landed": landed is None or landed == in_segments,
         "decoded": decoded in (None, 60) and read_rows in (None, 20),
         "raised": producing.raised + given.raised,

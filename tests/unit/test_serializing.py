@@ -420,6 +420,16 @@ def test_values_of_segments_records_are_not_deserialized(mixed, receive) -> None
     assert [place.offset for place in done] == [messages[2].offset()]
 
 
+def test_json_of_segments_records_is_deserialized(mixed, receive) -> None:
+    key, value = Serde("key"), Serde("value")
+    config = {"columnar.value.format": "json", "value.deserializer": value}
+    consumer = receive(mixed, key__deserializer=key, **config)
+    messages = [consumer.poll(20) for _ in range(4)]
+    assert [message.key() for message in messages] == ["a", "0", "1", "z"]
+    assert [call[0] for call in value.calls] == [b"value:a", b'{"n":0}', b'{"n":1}', b"value:z"]
+    assert value.calls[1] == (b'{"n":0}', mixed, "value", [("h", b"0")])
+
+
 def test_a_records_key_that_cannot_be_deserialized_is_an_error(mixed, receive) -> None:
     consumer = receive(mixed, key__deserializer=Serde("key", fails=True))
     consumer.seek(TopicPartition(mixed, 0, columnar_kafka.position.start(1)))

@@ -385,7 +385,7 @@ class TableFeed:
         segment = self._feed.read(source)
         self._starts.pass_start(key)
         row, committed = self._starts.row_of(key, segment)
-        added = _add_segment(OpenSegment(key, source, segment, segment.offset + row), builder)
+        added = _add_segment(self._feed.open_segment(key, source, segment, row), builder)
         if added is not None:
             added.messages, added.committed = 1, committed
         return added

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from columnar_kafka.broker.base import ConsumerBroker
     from columnar_kafka.consuming.feed.offset_store import OffsetStore
     from columnar_kafka.segment.decoder import Decoder
+    from columnar_kafka.segment.segment import ValueForm
 
 __all__ = ["Cancelled", "Feed", "never_cancelled"]
 
@@ -70,6 +71,7 @@ class Feed:
         offsets: OffsetStore,
         *,
         decoder: Decoder | None = None,
+        form: ValueForm | None = None,
         partition_eof: bool = False,
         clock: Callable[[], float] = time.monotonic,
         before_serving: Callable[[], None] = lambda: None,
@@ -77,6 +79,7 @@ class Feed:
     ) -> None:
         """Hand out the messages of `broker`. Without a `decoder` the default limits hold.
 
+        `form` says what the values of records are; without one they are dicts.
         `partition_eof` says that librdkafka sends an event at the end of a partition.
         `before_serving` runs each time before librdkafka is served, and `after_serving` when it may
         raise: no record is lost by that.
@@ -86,6 +89,7 @@ class Feed:
         self._broker = broker
         self._offsets = offsets
         self._decoder = decoder
+        self._form = form
         self.clock = clock
         self.after_serving = after_serving
         self.starts = StartPositions(offsets)
@@ -333,9 +337,15 @@ class Feed:
     ) -> OpenSegment:
         """Return a segment opened at the row where it begins."""
         row, committed = self.starts.row_of(key, segment)
-        opened = OpenSegment(key, source, segment, segment.offset + row)
+        opened = self.open_segment(key, source, segment, row)
         self.note_opened(opened, committed)
         return opened
+
+    def open_segment(
+        self, key: Partition, source: confluent_kafka.Message, segment: Segment, row: int
+    ) -> OpenSegment:
+        """Return a segment whose next record is in a row."""
+        return OpenSegment(key, source, segment, segment.offset + row, self._form)
 
     def note_opened(self, opened: OpenSegment, committed: list[TopicPartition]) -> None:
         """Remember a segment for commits inside it, and the commit that says where it begins."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.message import Message
     from columnar_kafka.offsets import Partition
-    from columnar_kafka.segment.segment import Segment
+    from columnar_kafka.segment.segment import Segment, ValueForm
 
 __all__ = ["OpenSegment"]
 
@@ -34,6 +34,7 @@ class OpenSegment:
     source: confluent_kafka.Message
     segment: Segment
     at: int
+    form: ValueForm | None = None  # of the records' values
     tables: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
     _slices: Iterator[list[Message]] | None = None
     _slice: list[Message] = field(default_factory=list)
@@ -63,7 +64,7 @@ class OpenSegment:
         slices, self._slices = self._slices, None  # an exception ends the generator
         if slices is None or self.at != self._slice_at + len(self._slice):
             self.tables.clear()
-            slices = _slices_of(self.segment, self.source, self.row, wanted)
+            slices = _slices_of(self.segment, self.source, self.row, wanted, self.form)
         self._slice, self._slice_at, self._slices = next(slices), self.at, slices
 
     def read(self, names: list[str]) -> pa.Table:
@@ -77,7 +78,11 @@ class OpenSegment:
 
 
 def _slices_of(
-    segment: Segment, source: confluent_kafka.Message, start: int, wanted: int
+    segment: Segment,
+    source: confluent_kafka.Message,
+    start: int,
+    wanted: int,
+    form: ValueForm | None,
 ) -> Iterator[list[Message]]:
     """Yield the records of a segment from row `start` on as messages, a slice at a time."""
     kind, _ = timestamp = source.timestamp()
@@ -89,5 +94,5 @@ def _slices_of(
         timestamp_type=kind,
         append_time=timestamp if kind == TIMESTAMP_LOG_APPEND_TIME else None,
     )
-    for row, columns in record_slices(segment, start, wanted):
+    for row, columns in record_slices(segment, start, wanted, form):
         yield records(context, segment.offset + row, *columns)

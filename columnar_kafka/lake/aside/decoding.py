@@ -112,7 +112,7 @@ class Decoding:
             decided = replace(self, schema=self.schema.decide(self, table, sample))
         if decided.grows and (kept := table.kept_schema()) is not None:
             schema = RecordSchema.parse(decided.schema)
-            decided = replace(decided, schema=led_by(kept_columns(kept, None), schema))
+            decided = replace(decided, schema=led_by(kept_columns(table, kept, None), schema))
         return decided
 
     def __post_init__(self) -> None:
@@ -177,12 +177,15 @@ class PlainDecoder:
         """Return whether two tables of one row are of equal messages, as JSON has values.
 
         A table that has grown may have in a column what a row has in its rest, and numbers that are
-        equal count as equal.
+        equal count as equal. If `one` is from before it grew, a column may have another form of its
+        values by now: of a time, or of a number in a text. So it is read again.
         """
-        first, second = (self._rows.restored(table.to_pylist()[0]) for table in (one, other))
+        first, second = (
+            _with_decimals(self._rows.restored(table.to_pylist()[0])) for table in (one, other)
+        )
         if first is None or one["_kafka"] != other["_kafka"]:
             return False
-        return bool(_with_decimals(first) == _with_decimals(second))
+        return bool(first == second or _with_decimals(self._rows.again(first)) == second)
 
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""

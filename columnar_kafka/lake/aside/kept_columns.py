@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from columnar_kafka.errors import LakeError, SchemaError
-from columnar_kafka.lake.partition import FILLED
-from columnar_kafka.schema import KAFKA_COLUMN, is_kafka_member
+from columnar_kafka.schema import FILLED, KAFKA_COLUMN, is_kafka_member
 from columnar_kafka.schema.kept import from_kept
-from columnar_kafka.schema.leading import led_by, of_columns
+from columnar_kafka.schema.leading import led_by, of_columns, texts_of
 
 if TYPE_CHECKING:
     from columnar_kafka.lake.tables.base import LakeTable
@@ -51,27 +50,31 @@ def table_columns(table: LakeTable, rest_column: str | None) -> RecordSchema | N
     return None if columns is None else row_columns(columns, rest_column, str(table))
 
 
-def kept_columns(kept: str, leading: RecordSchema | None) -> RecordSchema:
-    """Return a schema that is kept, as the table's leading columns have it.
+def kept_columns(table: LakeTable, kept: str, leading: RecordSchema | None) -> RecordSchema:
+    """Return a schema that a table keeps, as the table's leading columns have it.
 
     Raises:
         LakeError: it cannot be read.
     """
-    schema = _parsed(kept)
-    return schema if leading is None else led_by(schema, as_kept(leading, kept))
+    schema = _parsed(table, kept)
+    return schema if leading is None else led_by(schema, as_kept(table, kept, leading))
 
 
-def as_kept(columns: RecordSchema, kept: str) -> RecordSchema:
-    """Return a table's columns; which of them are JSON text is only in the schema that is kept.
+def as_kept(table: LakeTable, kept: str, columns: RecordSchema) -> RecordSchema:
+    """Return a table's columns; which of them are JSON text is only in the schema that it keeps.
 
     Raises:
         LakeError: it cannot be read.
     """
-    return replace(columns, json_texts=_parsed(kept).json_texts)
+    texts = _parsed(table, kept).json_texts
+    return replace(columns, json_texts=texts & frozenset(texts_of(columns.arrow)))
 
 
-def _parsed(kept: str) -> RecordSchema:
+def _parsed(table: LakeTable, kept: str) -> RecordSchema:
     try:
         return from_kept(kept)
     except SchemaError as error:
-        raise LakeError(f"{error.reason}: upgrade columnar-kafka") from error
+        raise LakeError(
+            f"{table}: {error.reason}. If a newer release has written it, upgrade columnar-kafka; "
+            "else remove it, and it is guessed again"
+        ) from error

@@ -22,6 +22,7 @@ from columnar_kafka.lake.aside.kept_columns import (
     row_columns,
     table_columns,
 )
+from columnar_kafka.lake.model import UnlandableError
 from columnar_kafka.schema.inference import MAX_COLUMNS, Inference
 from columnar_kafka.schema.kept import to_kept
 from columnar_kafka.schema.leading import led_by, nullable, of_columns
@@ -76,7 +77,7 @@ class OfTable(SchemaSource):
                 "name a schema, or have it inferred"
             )
         kept = table.kept_schema()
-        return leading if kept is None else as_kept(leading, kept)
+        return leading if kept is None else as_kept(table, kept, leading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class Infer(SchemaSource):
                 )
             kept = self._keep(decoding, table, leading, sample(self.messages))
             leading = table_columns(table, decoding.rest_column)
-        return kept_columns(kept, leading)
+        return kept_columns(table, kept, leading)
 
     def _keep(
         self,
@@ -132,12 +133,22 @@ class Infer(SchemaSource):
                 f"{passed_over} other plain messages: name a schema"
             )
         schema = reduce(lambda leading, other: led_by(other, leading), schemas)
-        text = to_kept(schema)
-        rows = PlainDecoder(replace(decoding, schema=schema)).schema
-        kept = table.keep_schema(text, rows)
-        reports = inference.reports
-        self.told(Guess(kept, reports, inference.rows, passed_over, is_kept=kept == text))
+        try:
+            kept, is_kept = _kept(decoding, table, schema)
+        except UnlandableError as error:
+            if leading is None:
+                raise
+            _log.warning("%s gets no columns for fields: %s", table, error)
+            kept, is_kept = _kept(decoding, table, leading)
+        self.told(Guess(kept, inference.reports, inference.rows, passed_over, is_kept=is_kept))
         return kept
+
+
+def _kept(decoding: Decoding, table: LakeTable, schema: RecordSchema) -> tuple[str, bool]:
+    """Keep a schema, unless another process was faster; return the one that is kept, and if so."""
+    text = to_kept(schema)
+    kept = table.keep_schema(text, PlainDecoder(replace(decoding, schema=schema)).schema)
+    return kept, kept == text
 
 
 def _columns_of(segments: Iterable[SourceMessage], decoding: Decoding) -> Iterator[RecordSchema]:

@@ -110,7 +110,7 @@ class Growth:
     def _led(self, schema: RecordSchema, kept: str | None) -> RecordSchema:
         """Return the columns of a schema, and then those that the table has by now."""
         columns = table_columns(self._table, self._decoding.rest_column)
-        others = columns if kept is None else kept_columns(kept, columns)
+        others = columns if kept is None else kept_columns(self._table, kept, columns)
         return schema if others is None else led_by(others, schema)
 
 

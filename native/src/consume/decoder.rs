@@ -1,5 +1,6 @@
 //! Segments to records.
 
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use pyo3::prelude::*;
@@ -7,16 +8,15 @@ use pyo3::types::{PyBytes, PyInt, PyList};
 
 use crate::arrow::c_data::ArrowArray;
 use crate::consume::file_schema::FileSchema;
+use crate::consume::json_schema::JsonSchema;
 use crate::consume::tables::TableSchema;
 use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, read_leaves};
 use crate::python::panics::{self, entry};
 use crate::python::py::NoCollection;
+use crate::values::json::objects::{ObjectReader, Template};
 use crate::values::leaf::Leaf;
 use crate::values::schema::{Field, Type};
 use crate::values::to_rows::{ColumnReader, RowReader};
-
-/// The column of the records' metadata, which comes last.
-const KAFKA_COLUMN: &str = "_kafka";
 
 /// A Parquet file as our own writers write them. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -81,11 +81,23 @@ impl File {
         max_values: u64,
         max_bytes: u64,
     ) -> PyResult<Option<RecordReader>> {
-        let read = self.detached(py, "File.read", schema, max_values, max_bytes, read_leaves)?;
-        let Some(leaves) = read else { return Ok(None) };
-        let (fields, rows) = (&schema.schema().fields, self.footer.rows as usize);
-        let reader = || RecordReader::new(py, fields, leaves, start, rows);
-        given_up(py, panics::caught("RecordReader.new", reader).transpose()?.map(Some))
+        let leaves = self.detached(py, "File.read", schema, max_values, max_bytes, read_leaves)?;
+        self.records(py, schema, leaves, start, None)
+    }
+
+    /// The same, but that the records' values are JSON, each of at most `max_bytes`.
+    fn read_json(
+        &self,
+        py: Python<'_>,
+        schema: &JsonSchema,
+        start: usize,
+        max_values: u64,
+        max_bytes: u64,
+    ) -> PyResult<Option<RecordReader>> {
+        let file = schema.file_schema();
+        let leaves =
+            self.detached(py, "File.read_json", file, max_values, max_bytes, read_leaves)?;
+        self.records(py, file, leaves, start, Some((schema.template(), max_bytes as usize)))
     }
 
     /// Check and decode all columns, without the GIL. Return whether each value could be read; if not,
@@ -125,6 +137,20 @@ impl File {
 }
 
 impl File {
+    fn records(
+        &self,
+        py: Python<'_>,
+        schema: &FileSchema,
+        leaves: Option<Vec<Leaf>>,
+        start: usize,
+        json: Option<Json<'_>>,
+    ) -> PyResult<Option<RecordReader>> {
+        let Some(leaves) = leaves else { return Ok(None) };
+        let rows = self.footer.rows as usize;
+        let reader = || RecordReader::new(py, schema, leaves, start, rows, json);
+        given_up(py, panics::caught("RecordReader.new", reader).transpose()?.map(Some))
+    }
+
     /// Go through all columns, without the GIL.
     pub fn detached<T: Send>(
         &self,
@@ -165,10 +191,19 @@ type Leaves = IntoIter<Box<Leaf>>;
 pub type Lists<'py> =
     (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
+/// How values are written as JSON, and the most bytes of one.
+type Json<'t> = (&'t Arc<Template>, usize);
+
+/// What makes the records' values.
+enum ValueReader {
+    Rows(RowReader<Box<Leaf>>),
+    Json(ObjectReader),
+}
+
 /// Makes the records of a file, in order. One thread at a time.
 #[pyclass(module = "columnar_kafka.native._core")]
 pub struct RecordReader {
-    values: RowReader<Box<Leaf>>,
+    values: ValueReader,
     keys: Option<ColumnReader<Box<Leaf>>>,
     timestamps: Option<ColumnReader<Box<Leaf>>>,
     headers: Option<ColumnReader<Box<Leaf>>>,
@@ -180,21 +215,25 @@ pub struct RecordReader {
 impl RecordReader {
     fn new(
         py: Python<'_>,
-        fields: &[Field],
+        schema: &FileSchema,
         leaves: Vec<Leaf>,
         start: usize,
         rows: usize,
+        json: Option<Json<'_>>,
     ) -> PyResult<Self> {
         let start = start.min(rows);
         let nbytes: usize = leaves.iter().map(Leaf::nbytes).sum();
         let boxed: Vec<_> = leaves.into_iter().map(Box::new).collect();
         let mut leaves: Leaves = boxed.into_iter();
-        let (user, kafka) = match fields.split_last() {
-            Some((last, user)) if &*last.name == KAFKA_COLUMN => (user, Some(last)),
-            _ => (fields, None),
+        let (user, kafka) = schema.columns();
+        let values = match json {
+            None => ValueReader::Rows(RowReader::new(py, user, &mut leaves, start)?),
+            Some((template, most)) => {
+                ValueReader::Json(ObjectReader::new(template, &mut leaves, start, most))
+            }
         };
         let mut reader = Self {
-            values: RowReader::new(py, user, &mut leaves, start)?,
+            values,
             keys: None,
             timestamps: None,
             headers: None,
@@ -239,14 +278,15 @@ impl RecordReader {
     }
 
     /// Return values, keys, timestamps and headers of the next records: at most so many, and about so
-    /// many bytes in columns, but at least one. `timestamp` is that of records without one.
+    /// many bytes in columns, and in JSON, but at least one. `timestamp` is that of records without
+    /// one. None: the package has to make these and all that follow.
     fn next<'py>(
         &mut self,
         py: Python<'py>,
         max_rows: usize,
         max_bytes: usize,
         timestamp: i64,
-    ) -> PyResult<Lists<'py>> {
+    ) -> PyResult<Option<Lists<'py>>> {
         entry(py, "RecordReader.next", || self.read(py, max_rows, max_bytes, timestamp))
     }
 }
@@ -258,12 +298,19 @@ impl RecordReader {
         max_rows: usize,
         max_bytes: usize,
         timestamp: i64,
-    ) -> PyResult<Lists<'py>> {
+    ) -> PyResult<Option<Lists<'py>>> {
         let _no_collection = NoCollection::begin(py);
         let rows = max_rows.min(max_bytes / self.row_bytes.max(1)).max(1).min(self.left);
-        self.left -= rows;
         let mut values = Vec::with_capacity(rows);
-        self.values.read(py, rows, &mut values)?;
+        let are_made = match &mut self.values {
+            ValueReader::Rows(reader) => reader.read(py, rows, &mut values).map(|()| true)?,
+            ValueReader::Json(reader) => reader.read(py, rows, max_bytes, &mut values)?,
+        };
+        if !are_made {
+            return Ok(None);
+        }
+        let rows = values.len();
+        self.left -= rows;
         let read = |column: &mut Option<ColumnReader<_>>| {
             let mut objects = Vec::with_capacity(rows);
             match column {
@@ -277,11 +324,11 @@ impl RecordReader {
         let timestamp = PyInt::new(py, timestamp);
         let same_time = || PyList::new(py, (0..rows).map(|_| &timestamp));
         let nulls = || PyList::new(py, (0..rows).map(|_| py.None()));
-        Ok((
+        Ok(Some((
             list(values)?,
             keys.map_or_else(nulls, list)?,
             timestamps.map_or_else(same_time, list)?,
             headers.map_or_else(nulls, list)?,
-        ))
+        )))
     }
 }

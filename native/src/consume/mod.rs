@@ -3,6 +3,7 @@
 pub mod copier;
 pub mod decoder;
 pub mod file_schema;
+pub mod json_schema;
 pub mod records;
 pub mod row_group;
 pub mod tables;

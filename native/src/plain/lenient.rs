@@ -68,8 +68,9 @@ pub fn append_row(
     let json = Jiter::with_tape(value, std::mem::take(&mut appending.scratch));
     let rest = Rest::new(std::mem::take(&mut appending.text));
     let reader = Reader { json, is_exact: true, size: Size::default() };
-    let (unknown, level, decides) = (Vec::new(), 0, false);
-    let mut lenient = Lenient { reader, value, rules, rest, unknown, level, decides };
+    let (unknown, level) = (Vec::new(), 0);
+    let (grows, decides) = (false, false);
+    let mut lenient = Lenient { reader, value, rules, rest, unknown, level, grows, decides };
     let taken = lenient.row(columns, template, leaves);
     appending.decides |= lenient.decides;
     appending.size += lenient.reader.size;
@@ -87,6 +88,8 @@ pub struct Lenient<'j, 'r> {
     unknown: Vec<&'j [u8]>,
     /// How many objects and lists are open.
     level: usize,
+    /// Whether a table may get columns for what is unknown here: not in maps, nor beside the row.
+    grows: bool,
     /// See `Appending`.
     decides: bool,
 }
@@ -138,7 +141,10 @@ impl<'j> Lenient<'j, '_> {
         }
         let rules = self.rules;
         let Some(token) = rules.path.get(depth) else {
-            return self.record(fields, template, 0, leaves);
+            self.grows = rules.grows;
+            let row = self.record(fields, template, 0, leaves);
+            self.grows = false;
+            return row;
         };
         let mut object = Object::default();
         let mut is_found = false;
@@ -279,7 +285,8 @@ impl<'j> Lenient<'j, '_> {
         if first == Peek::Null && !rules.reverses {
             return Ok(());
         }
-        if rules.grows || (rules.reverses && !rules.keeps_unknown) {
+        let grows = self.grows && may_be_column(name);
+        if grows || (rules.reverses && !rules.keeps_unknown) {
             return Err(NotTaken);
         }
         let before = *object;
@@ -338,6 +345,7 @@ impl<'j> Lenient<'j, '_> {
         };
         let mut object = Object::default();
         let mut count = 0;
+        let grows = std::mem::take(&mut self.grows);
         let outer = self.enter()?;
         let mut next = self.first_name()?;
         while let Some(name) = next {
@@ -356,6 +364,7 @@ impl<'j> Lenient<'j, '_> {
             next = self.next_name()?;
         }
         self.leave(outer);
+        self.grows = grows;
         if count == 0 {
             self.reader.size.nbytes += map.append_absent(rep, def, leaves);
         }
@@ -398,4 +407,13 @@ fn part_of<'j>(value: &'j [u8], name: Option<&[u8]>) -> Option<&'j [u8]> {
 /// Whether a name is one without escapes.
 fn is_plain(name: &[u8]) -> bool {
     !name.contains(&b'\\') && std::str::from_utf8(name).is_ok()
+}
+
+/// Whether a column may have this name: see `Inference` in the package.
+fn may_be_column(name: &[u8]) -> bool {
+    let is_refused = |byte: &u8| {
+        byte.is_ascii_control()
+            || matches!(byte, b' ' | b',' | b';' | b'{' | b'}' | b'(' | b')' | b'=' | b'.')
+    };
+    (1..=255).contains(&name.len()) && !name.iter().any(is_refused)
 }

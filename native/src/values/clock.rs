@@ -281,7 +281,7 @@ pub fn timedelta(py: Python<'_>, ticks: i64, unit: Unit) -> Option<PyResult<Boun
 }
 
 /// Year, month and day of the Gregorian calendar (the same algorithm, backwards).
-fn civil_from_days(days: i64) -> (i64, i32, i32) {
+pub fn civil_from_days(days: i64) -> (i64, i32, i32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

@@ -1,5 +1,7 @@
 //! Decimals: Python's as Parquet has them, big-endian integers of a fixed width, and back.
 
+use std::iter::repeat_n;
+
 /// As many digits as Arrow's widest decimal has.
 const MAX_DIGITS: i32 = 76;
 /// Digits that fit a word together.
@@ -100,6 +102,26 @@ impl Decimals {
         }
         text.push_str(&format!("E{}", -self.scale));
         text
+    }
+
+    /// Append a value as a number in JSON: with the column's scale, and without an exponent.
+    pub fn push_number(&self, value: &[u8], out: &mut Vec<u8>) {
+        let mut limbs = from_bytes(value);
+        if limbs[3] >> 63 == 1 {
+            negate(&mut limbs);
+            out.push(b'-');
+        }
+        let digits = to_digits(limbs);
+        let places = usize::try_from(self.scale).unwrap_or(0); // Parquet has no other scales
+        let zeros = (places + 1).saturating_sub(digits.len());
+        let whole = zeros + digits.len() - places;
+        let all = repeat_n(0, zeros).chain(digits);
+        for (place, digit) in all.enumerate() {
+            if place == whole {
+                out.push(b'.');
+            }
+            out.push(b'0' + digit);
+        }
     }
 }
 
@@ -309,6 +331,21 @@ mod tests {
         }
         assert!(!decimals(1, 2, 0, 38).all_fit(&[0x80]));
         assert!(!decimals(32, 76, 0, 76).all_fit(&to_bytes([0, 0, 0, 1 << 63])));
+    }
+
+    #[test]
+    fn a_number_in_json_has_the_scale_of_its_column() {
+        let number = |text: &str, scale| {
+            let of = decimals(9, 18, scale, 38);
+            let mut out = Vec::new();
+            of.push_number(&stored(text, &of).unwrap(), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(number("1.5", 2), "1.50");
+        assert_eq!(number("-0.05", 2), "-0.05");
+        assert_eq!(number("0", 3), "0.000");
+        assert_eq!(number("123456", 3), "123456.000");
+        assert_eq!(number("-7", 0), "-7");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Values of columns: as the schema has them, as leaves, and as Python objects.
+//! Values of columns: as the schema has them, as leaves, as Python objects, and as JSON.
 
 pub mod clock;
+pub mod cursor;
 pub mod decimal;
 pub mod dicts;
 pub mod half;
+pub mod json;
 pub mod leaf;
 pub mod schema;
 pub mod size;

@@ -71,6 +71,14 @@ impl Strings {
         stored(&self.heap, &self.ends, index)
     }
 
+    /// Where the string of one value begins and ends in the heap.
+    #[inline(always)]
+    pub fn place(&self, value: usize) -> (usize, usize) {
+        let index = self.indices.as_ref().map_or(value, |indices| indices[value] as usize);
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        (start, self.ends[index] as usize)
+    }
+
     /// The string of one value.
     #[inline(always)]
     pub fn get(&self, value: usize) -> &[u8] {
@@ -86,6 +94,11 @@ impl Strings {
     /// The bytes of all strings that are stored.
     pub fn stored_bytes(&self) -> usize {
         self.heap.len()
+    }
+
+    /// All strings that are stored, one after the other.
+    pub fn heap(&self) -> &[u8] {
+        &self.heap
     }
 
     /// What all this takes in memory.

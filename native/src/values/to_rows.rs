@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::python::new::{none, owned};
+use crate::values::cursor::Cursor;
 use crate::values::dicts::{DictMaker, set};
 use crate::values::leaf::{Leaf, Levels};
 use crate::values::schema::{Field, Type};
@@ -213,7 +214,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
     /// Pass one slot, which has no value, in all leaves.
     fn skip(&mut self) {
         match &mut self.node {
-            NodeReader::Leaf(leaf) => leaf.slot += 1,
+            NodeReader::Leaf(leaf) => leaf.cursor.skip(),
             NodeReader::List { item, .. } => item.skip(),
             NodeReader::Map { key, value, .. } => {
                 key.skip();
@@ -226,9 +227,9 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
     }
 
     /// The first leaf: its levels tell what there is.
-    fn first(&self) -> &LeafReader<L> {
+    fn first(&self) -> &Cursor<L> {
         match &self.node {
-            NodeReader::Leaf(leaf) => leaf,
+            NodeReader::Leaf(leaf) => &leaf.cursor,
             NodeReader::List { item, .. } => item.first(),
             NodeReader::Map { key, .. } => key.first(),
             NodeReader::Struct { fields, .. } | NodeReader::Tuple { fields } => fields[0].first(),
@@ -237,55 +238,22 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
 }
 
 struct LeafReader<L> {
-    leaf: L,
-    slot: usize,
-    value: usize,
-    /// The nulls passed so far; for a flat leaf only.
-    nulls: usize,
+    cursor: Cursor<L>,
     objects: Objects,
 }
 
 impl<L: Deref<Target = Leaf>> LeafReader<L> {
     fn new(leaf: L, data_type: &Type, start: usize) -> Self {
-        let (slot, value) = leaf.position(start);
         let objects = Objects::new(&leaf.values, data_type);
-        Self { leaf, slot, value, nulls: slot - value, objects }
-    }
-
-    /// The definition level of the next slot.
-    fn def(&self) -> u8 {
-        match &self.leaf.levels {
-            Levels::Nested { def, .. } => def[self.slot],
-            Levels::Required | Levels::Flat { .. } => self.leaf.max_def,
-        }
-    }
-
-    /// The repetition level of the next slot; None at the end.
-    fn rep(&self) -> Option<u8> {
-        match &self.leaf.levels {
-            Levels::Nested { rep: Some(rep), .. } => rep.get(self.slot).copied(),
-            _ => None,
-        }
+        Self { cursor: Cursor::new(leaf, start), objects }
     }
 
     #[inline(always)]
     fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let is_null = match &self.leaf.levels {
-            Levels::Required => false,
-            Levels::Flat { nulls } => {
-                let is_null = nulls.get(self.nulls).is_some_and(|&null| null as usize == self.slot);
-                self.nulls += usize::from(is_null);
-                is_null
-            }
-            Levels::Nested { def, .. } => def[self.slot] < self.leaf.max_def,
-        };
-        self.slot += 1;
-        if is_null {
-            return Ok(none(py));
+        match self.cursor.next() {
+            Some(value) => self.objects.get(py, &self.cursor.leaf.values, value),
+            None => Ok(none(py)),
         }
-        let value = self.value;
-        self.value += 1;
-        self.objects.get(py, &self.leaf.values, value)
     }
 
     /// Append the next values, of a column that is not in a list.
@@ -295,7 +263,8 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
         count: usize,
         out: &mut Vec<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        let nulls: &[u32] = match &self.leaf.levels {
+        let Self { cursor, objects } = self;
+        let nulls: &[u32] = match &cursor.leaf.levels {
             Levels::Required => &[],
             Levels::Flat { nulls } => nulls,
             Levels::Nested { .. } => {
@@ -305,16 +274,16 @@ impl<L: Deref<Target = Leaf>> LeafReader<L> {
                 return Ok(());
             }
         };
-        let end = self.slot + count;
-        while self.slot < end {
-            let null = nulls.get(self.nulls).map_or(end, |&null| (null as usize).min(end));
-            let values = self.value..self.value + (null - self.slot);
-            (self.slot, self.value) = (null, values.end);
-            self.objects.read(py, &self.leaf.values, values, out)?;
+        let end = cursor.slot + count;
+        while cursor.slot < end {
+            let null = nulls.get(cursor.nulls).map_or(end, |&null| (null as usize).min(end));
+            let values = cursor.value..cursor.value + (null - cursor.slot);
+            (cursor.slot, cursor.value) = (null, values.end);
+            objects.read(py, &cursor.leaf.values, values, out)?;
             if null < end {
                 out.push(none(py));
-                self.slot += 1;
-                self.nulls += 1;
+                cursor.slot += 1;
+                cursor.nulls += 1;
             }
         }
         Ok(())

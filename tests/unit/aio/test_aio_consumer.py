@@ -719,3 +719,14 @@ def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
     assert left[0].cancelled()
     consumer.executor.shutdown()
     wrapped_consumer(consumer).close()
+
+
+# --- values as JSON -------------------------------------------------------------------------------
+
+
+async def test_values_are_json_if_it_is_to_be(kafka: FakeKafka, make: Any) -> None:
+    send(kafka, 0, 1, 2, rows=3)
+    async with make(columnar__value__format="json") as consumer:
+        await consumer.subscribe(["t"])
+        messages = [await consumer.poll(), *await consumer.consume(1), await anext(consumer)]
+        assert [message.value() for message in messages] == [b'{"n":%d}' % n for n in range(3)]

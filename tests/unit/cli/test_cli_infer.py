@@ -70,3 +70,22 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     result = invoke("infer", str(empty))
     assert (result.exit_code, result.stdout) == (1, "")
     assert "SchemaError: 1 rows have no field of a known type" in result.stderr
+
+
+def test_any_name_is_shown_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"n": 1, "filter[name]": 2, "[/x]": 3, "\x1b[2J\ud800": 4}))
+    result = invoke("infer", str(file))
+    assert result.exit_code == 0
+    shown = [line.split()[:2] for line in result.stderr.splitlines() if line.strip()]
+    for name in "filter[name]", "[/x]", "\\u001b[2J\\ud800":
+        assert [name, "none"] in shown
+
+
+def test_of_very_many_names_most_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({f"n{number}": 1 for number in range(2000)}))
+    result = invoke("infer", str(file), "--max-columns", "10")
+    assert result.exit_code == 0
+    assert "\nother fields without a column: 1,490\nobjects: 1\n" in result.stderr
+    assert len(result.stderr.splitlines()) < 1100

@@ -19,6 +19,7 @@ def test_the_consumers_defaults_are_stock() -> None:
         encoding="none",
         raw=False,
         isolated=False,
+        value_format="rows",
         read_options=ReadOptions(),
         auto_commit=True,
         auto_commit_interval=5.0,
@@ -32,6 +33,7 @@ def test_the_consumers_defaults_are_stock() -> None:
     ("key", "value"),
     [
         ("columnar.encoding", "avro"),
+        ("columnar.value.format", "xml"),
         ("fetch.raw.bytes", "yes"),
         ("enable.auto.commit", 2),
         ("auto.commit.interval.ms", -1),

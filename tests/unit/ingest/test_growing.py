@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message
 from inferred_tables import CONFIG, ingest, landed, send
 from ingest_fakes import ingest_from
-from lakes import GENERATIONS, DirectoryLake, lake_at, targets
+from lakes import GENERATIONS, DeltaLake, DirectoryLake, lake_at, targets
 from landed_alike import add_together
 
 from columnar_kafka import native
@@ -22,6 +22,7 @@ from columnar_kafka.lake.aside.set_aside import land_staged
 from columnar_kafka.lake.landing.stage import Stager
 from columnar_kafka.lake.plan import Planner
 from columnar_kafka.plain import Lenient, restored
+from columnar_kafka.plain.lenient_rows import LenientRows
 from columnar_kafka.schema.kept import from_kept
 from columnar_kafka.schema.leading import of_columns
 from columnar_kafka.testing import FakeKafka
@@ -212,8 +213,8 @@ def test_a_guess_grows_and_is_verified(kafka: FakeKafka, lake: Any) -> None:
     assert (report.decoded, report.findings) == (3, [])
 
 
-def verified(table: Any, schema: Any) -> AuditReport:
-    decoding = Decoding("json", schema, lenient=GROW)
+def verified(table: Any, schema: Any, lenient: Lenient = GROW) -> AuditReport:
+    decoding = Decoding("json", schema, lenient=lenient)
     return verify_topic(CONFIG, "t", table, topic_generation="g", decoding=decoding)
 
 
@@ -245,3 +246,52 @@ def land_in_parts(tmp_path: Path, rows: list[dict[str, int]], ends: list[int]) -
     for start, end in pairwise(ends):
         add_together(stager, messages[start:end])
     land_staged(table, [stager.finish()], rules)
+
+
+def test_rows_from_before_a_column_came_are_verified(kafka: FakeKafka, lake: Any) -> None:
+    """Their rests have nulls, and times and numbers in the form that they came in."""
+    told = Lenient(unknown="grow", coerce=True)
+    send(kafka, [{"n": 1, "o": {"new": {"a": None}}, "later": {"b": [{"c": None}]}}])
+    assert grow(lake.table(), lenient=told) == 1
+    rests = [{"n": 2, "at": None}, {"n": 3, "o": {"new": {"a": 5}}, "later": {"b": [{"c": 1}]}}]
+    send(kafka, rests)
+    assert grow(lake.table(), lenient=told) == 2
+    assert verified(lake.table(), SCHEMA, told).findings == []
+
+
+def test_rows_from_before_segments_had_a_column_are_verified(kafka: FakeKafka, lake: Any) -> None:
+    send(kafka, [{"n": 1, "at": "2026-01-31T12:00:00+01:00", "day": 1, "count": "7"}])
+    assert grow(lake.table(), Infer(messages=1), Lenient(max_columns=1)) == 1
+    columns = {"n": LONG, "at": pa.timestamp("us", "UTC"), "day": pa.date32(), "count": LONG}
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema(columns))
+        producer.produce("t", {"n": 2, "at": None, "day": None, "count": 1}, partition=0)
+    assert grow(lake.table(), Infer(), Lenient()) == 1
+    report = verified(lake.table(), Infer(), Lenient(coerce=True))
+    assert (report.decoded, report.findings) == (1, [])
+
+
+def test_rows_from_before_a_column_became_wider_are_verified(kafka: FakeKafka, lake: Any) -> None:
+    if isinstance(lake, DeltaLake):
+        pytest.skip("its columns become no wider")
+    send(kafka, [{"n": 1}, {"n": 2**40}])
+    assert grow(lake.table(), pa.schema({"n": pa.int32()})) == 2
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema({"n": LONG}))
+        producer.produce("t", {"n": 3}, partition=0)
+    assert grow(lake.table(), OfTable()) == 1
+    report = verified(lake.table(), OfTable())
+    assert (report.decoded, report.findings) == (2, [])
+
+
+def test_the_core_leaves_only_what_may_have_a_column() -> None:
+    """Not what is in a map, beside the row, null, or of a name that no column has."""
+    if not native.enabled:
+        pytest.skip("there is no native core")
+    schema = pa.schema({"n": LONG, "m": pa.map_(TEXT, pa.struct({"x": LONG}))})
+    rows = LenientRows(schema, Lenient(unknown="grow", path="/p"))
+    form, _ = rows.native()
+    inside = ['"m": {"k": {"y": 1}}', '"a.b": 1', '"": 1', '"c": null', '"n": 1', '"new": 1']
+    values = [b'{"p": {%s}, "op": {"x": 1}}' % text.encode() for text in inside]
+    batch = native.core.PlainBatch(form, "", 1 << 16)
+    assert batch.take(native.core.PlainMessages.of_values(values), 0, len(values)) == 5

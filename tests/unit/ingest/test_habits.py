@@ -92,6 +92,7 @@ LANDED = [
         '{"\\u0000": 1, "\\n": 2, "e=mc2": 3}',
     ),
     '{"ID": 1, "id": 2, "Id": {"x": 1, "X": 2}}',
+    '{"_file": "a", "_pos": 1, "_deleted": true, "_partition": {"x": 1}}',
     '{"_kafka": 1, "_KAFKA.key": 2, "_rest": 3, "_ingest_date": 4, "_Kafka_Topic": 5}',
     '{"' + "n" * 10_000 + '": 1, "' + "é" * 200 + '": 2}',
     '{"s": "\\ud83d", "\\udc00": {"x": "\\ud83d"}, "t": "\\ud83d\\ude00"}',

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from inferred_tables import ingest, landed, send
 from ingest_fakes import ingest_from
-from lakes import lake_at, targets
+from lakes import DirectoryLake, lake_at, targets
 
 from columnar_kafka.errors import ConfigError, LakeError
 from columnar_kafka.ingest import Decoding, Infer, OfTable
@@ -112,6 +113,37 @@ def test_a_table_that_exists_leads(kafka: FakeKafka, lake: Any) -> None:
     assert columns(lake)["x"] == [None, None, None, True]
 
 
+def test_a_table_that_must_not_grow_has_its_own_columns(
+    kafka: FakeKafka, lake: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    if lake.table().is_listed:
+        pytest.skip("a directory takes any file")
+    send(kafka, [{"n": 1}])
+    assert ingest(lake.table(), pa.schema({"n": LONG}), lenient=Lenient()) == 1
+    send(kafka, [{"n": 2, "x": True}])
+    assert ingest(lake.table(growth=False), inferring([]), lenient=Lenient()) == 1
+    assert columns(lake) == {"n": [1, 2], "_rest": [None, '{"x":true}']}
+    assert "gets no columns for fields: column 'x' is not in the table" in caplog.text
+
+
+def test_a_column_of_segments_is_no_json_text_whatever_is_kept(
+    kafka: FakeKafka, tmp_path: Path
+) -> None:
+    """A directory takes both; its newest file leads."""
+    lake = DirectoryLake(tmp_path / "lake")
+    send(kafka, [{"n": 1, "x": [1]}, {"n": 2, "x": "a"}])
+    assert ingest(lake.table(), inferring([]), lenient=Lenient()) == 2
+    send_segment(kafka, pa.schema({"n": LONG, "x": LONG}), [{"n": 3, "x": 7}])
+    assert ingest(lake.table(), inferring([]), lenient=Lenient()) == 1
+    send(kafka, [{"n": 4, "x": 5}, {"n": 5, "x": "a"}])
+    assert ingest(lake.table(), inferring([]), lenient=Lenient()) == 2
+    newest = pq.read_table(max(lake.data_files()), filesystem=lake.filesystem())
+    assert newest.drop_columns("_kafka").to_pylist() == [
+        {"n": 4, "x": 5, "_rest": None},
+        {"n": 5, "x": None, "_rest": '{"x":"a"}'},
+    ]
+
+
 @pytest.mark.usefixtures("kafka")
 def test_an_empty_topic_needs_no_schema(lake: Any) -> None:
     assert ingest(lake.table(), inferring([])) == 0
@@ -161,8 +193,9 @@ def test_who_reads_the_table_only_needs_a_kept_schema(lake: Any) -> None:
 
 def test_a_kept_schema_of_a_newer_release_is_named(lake: Any) -> None:
     lake.table().keep_schema("{}", pa.schema({"n": LONG}))
-    with pytest.raises(LakeError, match=r"cannot be read.*upgrade columnar-kafka"):
+    with pytest.raises(LakeError, match=r"cannot be read.*upgrade columnar-kafka") as raised:
         Decoding("json", Infer()).decided(lake.table())
+    assert str(raised.value).startswith(f"{lake.table()}: ")
 
 
 def test_what_differs_from_the_sample_goes_to_the_rest(kafka: FakeKafka, lake: Any) -> None:

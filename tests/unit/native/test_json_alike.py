@@ -10,6 +10,7 @@ import pytest
 from drifting import ODD, Drifting
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_leaves import LEAVES, NUMBERS, TEXTS
 from made_again import footer_of
 from support import examples
 
@@ -86,41 +87,6 @@ def test_random_objects_are_stored_alike(seed: int) -> None:
             values[index] = values[index].decode()
     fields = rng.choice(["lenient", "lenient", "exact"])
     stored_alike(drifting.schema, values, **{"columnar.value.fields": fields})
-
-
-LEAVES = [
-    *(pa.bool_(), pa.int8(), pa.uint32(), pa.int64(), pa.uint64(), pa.float16(), pa.float32()),
-    *(pa.float64(), pa.decimal128(7, 2), pa.decimal128(30, 0), pa.decimal128(30, 10), pa.string()),
-    *(pa.binary(), pa.binary(2), pa.date32(), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
-    *(pa.timestamp("ms", "UTC"), pa.timestamp("us"), pa.timestamp("ns", "UTC")),
-    *(pa.timestamp("us", "Europe/Berlin"), pa.duration("ms"), pa.duration("ns")),
-]
-NUMBERS = ["9007199254740991", "9007199254740992", "9007199254740993.0", "1e15", "1e16", "1e22"]
-NUMBERS += ["1e23", "100000000000000000000000", "123456789012345.6", "12345678.12345678901", "1e-7"]
-NUMBERS += ["16777216", "33554432", "65504", "3.4028235e38", "4294967296", "18446744073709551615"]
-TIMES = ["2026-01-31T12:00:00", "2026-01-31T12:00:00.5", "2026-01-31T12:00:00.500000"]
-TIMES += ["2026-01-31T12:00:00.123456", "2026-01-31T12:00:00.000000", "2026-01-31t12:00:00"]
-TIMES += ["2026-01-31T12:00", "2026-02-30T12:00:00", "0000-01-01T00:00:00", "0001-01-01T00:00:00"]
-TIMES += ["9999-12-31T23:59:59", "2262-04-11T23:47:16.854775", "2262-04-11T23:47:17"]
-TIMES += [
-    "1677-09-21T00:12:44",
-    "1677-09-21T00:12:43",
-    "2026-01-31T24:00:00",
-    "2026-01-31T12:00:60",
-]
-TIMES += ["2026-01-31T12:00:00.123456789", "2026-01-31T12:00:0\\u0030", "é026-01-31T12:00:00"]
-DAYS = [
-    "2026-01-31",
-    "2026-02-29",
-    "2024-02-29",
-    "0001-01-01",
-    "0000-12-31",
-    "20260131",
-    "+2026-01-01",
-]
-CLOCKS = ["12:00:00", "12:00", "23:59:59.999999", "12:00:00.000000", "24:00:00", "12:00:00.123"]
-CLOCKS += ["12:00:00.12345\\u0036", "12:00:0é", "12.00.00", "12:00:00,500000"]
-TEXTS = [*TIMES, *(f"{time}Z" for time in TIMES), *DAYS, *CLOCKS, "2026-01-31T12:00:00+00:00"]
 
 
 @pytest.mark.parametrize("arrow", LEAVES, ids=str)

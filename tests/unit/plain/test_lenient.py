@@ -187,6 +187,8 @@ def test_a_field_of_any_name_goes_to_the_rest(name: str) -> None:
 def test_100_000_fields_go_to_the_rest() -> None:
     value = json.dumps({f"n{number}": number for number in range(100_000)})
     assert restored(row(of(pa.int64()), value)) == json.loads(value)
+    repeated = value[:-1] + ', "n99999": 1}'
+    assert "has the name str 'n99999' more than once" in refusal(of(pa.int64()), repeated)
 
 
 def test_there_is_no_column_of_a_rest_that_cannot_be() -> None:

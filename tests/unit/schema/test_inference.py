@@ -76,6 +76,10 @@ def test_a_column_holds_all_values_seen(values: Sequence[Any], expected: pa.Data
         (["2026-01-31T12:00:00", "2026-01-31T12:00:00Z"], TEXT),
         (["2026-01-31T12:00:00.1234567Z"], TEXT),
         (["2026-13-31"], TEXT),
+        (["2026-02-30"], TEXT),
+        (["0000-01-01T00:00:00"], TEXT),
+        (["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9+00:30"], UTC),
+        (["0001-01-01T00:00:00+00:01"], TEXT),
         (["2026-01-31", "soon"], TEXT),
     ],
 )
@@ -114,7 +118,11 @@ def test_what_lies_deep_stays_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a b", "a.b", "a,b", "a=b", "a\n", "x" * 256, "\ud800", "_kafka", "_KAFKA.key"]
+    "name",
+    [
+        *("", "a b", "a.b", "a,b", "a=b", "a\n", "x" * 256, "\ud800"),
+        *("_kafka", "_KAFKA.key", "_Deleted"),
+    ],
 )
 def test_a_name_that_not_every_table_can_have_has_no_column(name: str) -> None:
     inference = Inference()
@@ -141,6 +149,21 @@ def test_columns_have_a_bound_and_the_first_seen_are_kept() -> None:
         "g",
     ]
     assert inference.result()[0] == schema  # it may be asked again
+
+
+def test_names_have_a_bound_and_what_comes_after_is_counted() -> None:
+    """So has memory, however many names there are."""
+    inference = Inference(max_columns=10)
+    for number in range(60_000):
+        inference.add({"n": 1, "by": {f"user-{number}": {"a": 1, "b": "x"}}, f"{number}": 1})
+    schema, reports = inference.result()
+    record = pa.struct({"a": LONG, "b": TEXT})
+    assert schema.arrow.field("by").type == pa.map_(TEXT, record)
+    assert len(reports) < 50_000
+    told = {report.path: report for report in reports}
+    assert told["by.value"].types == {"object": 60_000}
+    assert told["…"].types["integer"] > 10_000
+    assert told["…"].note == "there are too many names before"
 
 
 def test_a_report_says_what_was_seen() -> None:

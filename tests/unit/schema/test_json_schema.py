@@ -128,6 +128,15 @@ def test_a_row_is_an_object_with_properties(schema: Any) -> None:
         read_json_schema(schema)
 
 
+def test_a_reference_that_leads_to_itself_is_an_error() -> None:
+    around = {
+        "$ref": "#/$defs/A",
+        "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}},
+    }
+    with pytest.raises(SchemaError, match=r"#: \$ref '#/\$defs/A' leads to itself"):
+        read_json_schema(around)
+
+
 def test_avro_is_not_taken_for_it() -> None:
     assert not is_json_schema({"type": "record", "name": "r", "fields": []})
     assert not is_json_schema([{"type": "record"}])

@@ -33,7 +33,17 @@ def test_a_kept_schema_has_any_name_and_any_type() -> None:
     assert "n" not in schema.defaults
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"type": "record", "name": "r"}', '"x"'])
+def test_columns_of_like_names_are_told_apart() -> None:
+    """Also where their records would have one name in Avro."""
+    names = ["a", "a.b", "a_b", "a_b_", "a-b", "a.", ".", " ", "1", "é", "\n", '"', "string"]
+    inner = pa.struct([(name, pa.struct([("x", LONG)])) for name in ("b", "_b", ".b")])
+    schema = of_columns(pa.schema([(name, inner) for name in names]))
+    assert from_kept(to_kept(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[" * 5000, "[]", "{}", '{"type": "record", "name": "r"}', '"x"']
+)
 def test_a_text_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SchemaError):
         from_kept(text)

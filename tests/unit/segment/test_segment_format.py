@@ -25,6 +25,7 @@ from columnar_kafka.schema import RecordSchema, canonical, fingerprint
 from columnar_kafka.segment.declared_types import declared_schema, needs_help
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import HEADER_BYTES, SegmentHeader, parse_headers, with_checksum
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 from columnar_kafka.segment.parquet.page_checks import footer_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -113,6 +114,12 @@ def test_a_headers_range_ends_where_it_says(name: str) -> None:
     low, high = HEADERS[name]["minimum"], HEADERS[name]["maximum"]
     for number in (low - 1, low, high, high + 1):
         assert accepted(name, str(number)) == allowed(name, str(number))
+
+
+def test_the_members_of_columnar_json_are_the_codes() -> None:
+    said = V1["json"]
+    assert said["footer_key"].encode() == JSON_KEY
+    assert tuple(member["name"] for member in said["members"]) == JsonLayout._fields
 
 
 def test_the_limits_are_the_codes() -> None:
@@ -207,6 +214,11 @@ def test_the_pages_table_of_the_kafka_column_is_the_data() -> None:
         for field in fields
     ]
     assert [member.strip("`") for member, *_ in rows if member] == list(MEMBERS)
+
+
+def test_the_pages_table_of_columnar_json_is_the_data() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ((?:list of )?strings?) \|", PAGE, flags=re.MULTILINE)
+    assert rows == [(member["name"], member["type"]) for member in V1["json"]["members"]]
 
 
 def test_the_pages_parquet_schema_is_what_is_written() -> None:

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.model import PartitionColumn
-from columnar_kafka.lake.partition import FILLED, is_filled, parse_terms
+from columnar_kafka.lake.partition import is_filled, parse_terms
 from columnar_kafka.lake.tables.delta.schema import JsonObject, delta_schema
+from columnar_kafka.schema import FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

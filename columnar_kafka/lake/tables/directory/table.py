@@ -183,7 +183,7 @@ class ParquetDirectory(LakeTable):
             yield
         except FileExistsError:
             raise
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise LakeError(f"the schema that {self} keeps: {error}") from error
 
     def commit(self, staged: Iterable[StageResult]) -> CommitResult:

@@ -17,13 +17,14 @@ from pyiceberg.transforms import (
 from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.arrow_types import FIELD_ID, zoned_columns
 from columnar_kafka.lake.model import PartitionColumn
-from columnar_kafka.lake.partition import FILLED, is_filled
+from columnar_kafka.lake.partition import is_filled
 from columnar_kafka.lake.tables.iceberg.schema import (
     check_fits,
     column_type,
     field_ids,
     were_renamed,
 )
+from columnar_kafka.schema import FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
