@@ -120,7 +120,7 @@ def test_a_core_that_panics_on_a_value_in_json(package: Path, tmp_path: Path) ->
     outcome = run(package, "fake", "t", tmp_path / "lake", "produce", "1", "3200")
     check(outcome)
     assert outcome["panicked"]
-    assert (outcome["failed"], outcome["raised"]) == (0, 0)
+    assert (outcome["failed"], outcome["raised"]) == (0, 1)
 
 
 @pytest.mark.parametrize("entry", ["Encoder.encode", "finish", "Batch.seal", "Block.slice"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -251,6 +252,19 @@ def test_values_for_a_topic_with_a_schema_are_not_serialized(topic, send, receiv
         *[b"key:k"] * 2,
     ]
     assert [message.timestamp()[1] for message in messages[:3]] == [100, 101, 102]
+
+
+def test_a_topic_of_json_has_what_the_serializer_makes(topic, send, receive) -> None:
+    producer = send(value__serializer=lambda value, _: json.dumps(value))
+    producer.set_schema(topic, SCHEMA, value_format="json")
+    reports: list[Any] = []
+    producer.produce(
+        topic, "k", {"n": 1, "more": [None]}, on_delivery=lambda _, m: reports.append(m)
+    )
+    assert producer.flush(20) == 0
+    assert [report.value() for report in reports] == [b'{"n": 1, "more": [null]}']
+    message = receive(topic).poll(20)
+    assert (message.key(), message.value()) == (b"k", {"n": 1, "_rest": '{"more":[null]}'})
 
 
 def test_a_key_that_cannot_be_serialized_is_an_error_there_too(topic, send) -> None:

@@ -127,6 +127,19 @@ async def test_a_future_is_the_records_message(kafka: FakeKafka, make: Any) -> N
     assert numbers(kafka) == [0, 1, 2]
 
 
+async def test_values_in_json_are_records(kafka: FakeKafka, make: Any) -> None:
+    async with make() as producer:
+        await producer.set_schema("t", SCHEMA, value_format="json")
+        values = [b'{"n":1}', b"[]", bytearray(b'{"n":2}')]
+        futures = [await producer.produce("t", value) for value in values]
+        messages = await asyncio.gather(*futures)
+        assert [(message.value(), len(message)) for message in messages] == [
+            (bytes(value), len(value)) for value in values
+        ]
+    [first, plain, second] = [record.value() for record in kafka.records("t")]
+    assert [first["n"], plain, second["n"]] == [1, b"[]", 2]
+
+
 @pytest.mark.parametrize("encoding", ["none", "parquet"])
 async def test_plain_messages_have_futures_too(kafka: FakeKafka, make: Any, encoding: str) -> None:
     async with make(columnar__encoding=encoding) as producer:

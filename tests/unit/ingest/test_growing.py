@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message
 from inferred_tables import CONFIG, ingest, landed, send
 from ingest_fakes import ingest_from
-from lakes import GENERATIONS, DirectoryLake, lake_at, targets
+from lakes import GENERATIONS, DeltaLake, DirectoryLake, lake_at, targets
 from landed_alike import add_together
 
 from columnar_kafka import native
@@ -269,6 +269,19 @@ def test_rows_from_before_segments_had_a_column_are_verified(kafka: FakeKafka, l
     assert grow(lake.table(), Infer(), Lenient()) == 1
     report = verified(lake.table(), Infer(), Lenient(coerce=True))
     assert (report.decoded, report.findings) == (1, [])
+
+
+def test_rows_from_before_a_column_became_wider_are_verified(kafka: FakeKafka, lake: Any) -> None:
+    if isinstance(lake, DeltaLake):
+        pytest.skip("its columns become no wider")
+    send(kafka, [{"n": 1}, {"n": 2**40}])
+    assert grow(lake.table(), pa.schema({"n": pa.int32()})) == 2
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", pa.schema({"n": LONG}))
+        producer.produce("t", {"n": 3}, partition=0)
+    assert grow(lake.table(), OfTable()) == 1
+    report = verified(lake.table(), OfTable())
+    assert (report.decoded, report.findings) == (2, [])
 
 
 def test_the_core_leaves_only_what_may_have_a_column() -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import random
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,11 +16,15 @@ from drifting import Drifting
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from inside import pipeline_of
+from interrupting import Interrupted, Interrupter
 from made_again import footer_of, made_again
-from support import examples
+from support import examples, places
 
 from columnar_kafka import RowError, SchemaError
 from columnar_kafka.errors import ConfigError
+from columnar_kafka.plain import json_text, lenient_leaves, lenient_rows, reversible
+from columnar_kafka.producing import misfits, pipeline, producer
+from columnar_kafka.producing.accepting import record_queue
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.segment.segment import Segment
 from columnar_kafka.testing import FakeKafka
@@ -34,6 +39,13 @@ CONFIG = {
     "columnar.linger.ms": 60_000,
     "columnar.value.format": "json",
 }
+
+
+STEPS = (
+    *(producer, pipeline, misfits, record_queue),
+    *(reversible, lenient_rows, lenient_leaves, json_text),
+)
+"""What runs between the call and the batch."""
 
 
 class World:
@@ -316,16 +328,16 @@ def test_a_value_whose_own_segment_is_too_large_fails_where_it_is_to_be_refused(
 
 
 def test_kept_values_are_charged(world: World) -> None:
-    pipeline = pipeline_of(world.producer)
+    stages = pipeline_of(world.producer)
 
     def charged(**given: Any) -> int:
-        before = pipeline.queue.used_bytes
+        before = stages.queue.used_bytes
         world.produce(b'{"n":1' + b" " * 1000 + b"}", **given)
-        return pipeline.queue.used_bytes - before
+        return stages.queue.used_bytes - before
 
     assert charged(on_delivery=world.report) > charged() + 1000
     world.producer.flush()
-    assert pipeline.queue.used_bytes == 0
+    assert stages.queue.used_bytes == 0
 
 
 # --- the topic ------------------------------------------------------------------------------------
@@ -441,6 +453,33 @@ def test_values_go_to_another_partition_if_theirs_is_gone() -> None:
     assert sorted(made.told) == sorted(
         (None, b'{"n":%d,"more":null}' % n, len(b'{"n":%d,"more":null}' % n)) for n in range(30)
     )
+
+
+@pytest.mark.parametrize("value", [VALUES[3], b"[]", b"{"])
+def test_wherever_it_is_interrupted_a_value_is_accepted_once_or_not(value: bytes) -> None:
+    """A value that the core leaves to Python: its classes are not bytes or str."""
+
+    def produce(place: int | None) -> tuple[Interrupter, int, list[Any]]:
+        made = World()
+        with made.producer:
+            interrupter = Interrupter(*STEPS, places=set() if place is None else {place})
+            with suppress(Interrupted):
+                interrupter.run(lambda: made.produce(memoryview(value), on_delivery=made.report))
+            accepted = len(made.producer)
+            made.produce(VALUES[0])
+            stored = made.stored()
+        assert stored[-1] == json.loads(VALUES[0])
+        assert len(stored) - 1 == len(made.told) == accepted
+        return interrupter, accepted, made.told
+
+    every, accepted, _ = produce(None)
+    assert (accepted, every.count > 20) == (1, True)
+    seen = set()
+    for place in places(every.count):
+        _, accepted, told = produce(place)
+        assert told == [(None, value, len(value))] * accepted
+        seen.add(accepted)
+    assert 0 in seen
 
 
 def test_what_a_signal_handler_raises_while_a_value_is_read_is_the_callers(world: World) -> None:
