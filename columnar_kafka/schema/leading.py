@@ -128,9 +128,12 @@ class _Union:
 
 def number_of_columns(fields: Iterable[pa.Field]) -> int:
     """Return how many columns of values there are, those inside others among them."""
-    return sum(
-        number_of_columns(inner for _, inner in children(field.type)) or 1 for field in fields
-    )
+    return sum(number_of_columns(_value_fields(field.type)) or 1 for field in fields)
+
+
+def _value_fields(arrow: pa.DataType) -> list[pa.Field]:
+    inner = [field for _, field in children(arrow)]
+    return inner[1:] if pa.types.is_map(arrow) else inner  # keys are names
 
 
 def texts_of(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:

@@ -59,10 +59,10 @@ class Growth:
             LakeError: the table cannot be read or changed.
         """
         assert self._decoding.lenient is not None
-        rests = rows[self._decoding.lenient.rest_column].drop_null()
-        self._patience -= _COST if len(rests) else 1
+        rows = rows.filter(rows[self._decoding.lenient.rest_column].is_valid())
+        self._patience -= _COST if len(rows) else 1
         schema = RecordSchema.parse(self._decoding.schema)
-        told = self._told(rests.to_pylist(), schema) if len(rests) else None
+        told = self._told(rows, schema) if len(rows) else None
         wider = None if told is None else self._agreed(told, schema)
         if wider is None and self._patience > 0:
             return None
@@ -70,8 +70,8 @@ class Growth:
         lenient = replace(self._decoding.lenient, unknown="rest")
         return replace(self._decoding, schema=wider or schema, lenient=lenient)
 
-    def _told(self, rests: Iterable[str], schema: RecordSchema) -> RecordSchema | None:
-        """Return the columns that fields without one would have."""
+    def _told(self, rows: pa.Table, schema: RecordSchema) -> RecordSchema | None:
+        """Return the columns that fields without one would have; all of these rows have rests."""
         lenient = self._decoding.lenient
         assert lenient is not None
         left = lenient.max_columns - number_of_columns(schema.arrow)
@@ -79,9 +79,10 @@ class Growth:
             _warn_of_most(str(self._table), lenient.max_columns)
             return None
         inference = Inference(max_columns=left, reserved=own_columns(lenient.rest_column))
-        for rest in rests:
-            for fields in _parsed(rest, self._decoding.tokens):
-                inference.add(_unknown(fields, schema.arrow))
+        nested = [field.name for field in schema.arrow if pa.types.is_nested(field.type)]
+        for row in rows.select([*nested, lenient.rest_column]).to_pylist():
+            for fields in _parsed(row[lenient.rest_column], self._decoding.tokens):
+                inference.add(_unknown(fields, schema.arrow, row))
         try:
             told, _ = inference.result()
         except SchemaError:  # nothing is known of them yet
@@ -130,18 +131,21 @@ def _parsed(rest: str, tokens: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _unknown(rest: dict[str, Any], fields: Iterable[pa.Field]) -> dict[str, Any]:
-    """Return the part of a rest that has no column; not values that do not fit theirs."""
+def _unknown(
+    rest: dict[str, Any], fields: Iterable[pa.Field], row: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the part of a row's rest that has no column; not values that do not fit theirs."""
     types = {field.name: field.type for field in fields}
     return {
-        name: _inside(value, types[name]) if name in types else value
+        name: _inside(value, types[name], row.get(name)) if name in types else value
         for name, value in rest.items()
     }
 
 
-def _inside(value: Any, arrow: pa.DataType) -> Any:
-    if isinstance(value, dict) and pa.types.is_struct(arrow):
-        return _unknown(value, arrow)
-    if isinstance(value, dict) and pa.types.is_list(arrow) and all(map(str.isdecimal, value)):
-        return [_inside(item, arrow.value_type) for item in value.values()]
+def _inside(rest: Any, arrow: pa.DataType, value: Any) -> Any:
+    """Return that part of the rest of a value, of which there is none if nothing of it fits."""
+    if value is not None and pa.types.is_struct(arrow):
+        return _unknown(rest, arrow, value)
+    if value is not None and pa.types.is_list(arrow):
+        return [_inside(part, arrow.value_type, value[int(at)]) for at, part in rest.items()]
     return None

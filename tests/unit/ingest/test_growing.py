@@ -201,6 +201,21 @@ def test_what_is_in_lists_and_below_a_path_grows_and_maps_do_not(
     assert json.loads(read["_rest"]) == {"payload": {"m": {"k": {"c": 3}}}, "op": "c"}
 
 
+def test_what_does_not_fit_its_column_tells_none(kafka: FakeKafka, lake: Any) -> None:
+    """Not even an object for a list, which looks like the rest of one."""
+    item = pa.struct({"a": LONG})
+    schema = pa.schema({"l": pa.list_(item), "o": pa.struct({"l": pa.list_(item)}), "n": LONG})
+    rows: list[Any] = [{"l": {"0": {"b": 1}}, "o": {"l": {"1": {"b": 1}}}, "n": {"b": 1}}]
+    rows += [{"l": [{"a": 1}, {"c": 1}], "o": {"l": "x", "d": 1}}]
+    send(kafka, rows)
+    assert grow(lake.table(), schema) == 2
+    kept = from_kept(lake.table().kept_schema()).arrow
+    assert kept.field("l").type == pa.list_(pa.struct({"a": LONG, "c": LONG}))
+    assert kept.field("o").type == pa.struct({"l": pa.list_(item), "d": LONG})
+    made = [restored(row) for row in landed(lake)]
+    assert sorted(made, key=str) == sorted(rows, key=str)
+
+
 def test_a_guess_grows_and_is_verified(kafka: FakeKafka, lake: Any) -> None:
     send(kafka, [{"n": 1}])
     assert grow(lake.table(), Infer()) == 1

@@ -36,6 +36,8 @@ from columnar_kafka.lake.model import NotLandedError, SourcePartition
 from columnar_kafka.lake.plan import Layout, Mode
 from columnar_kafka.lake.tables.iceberg import table as iceberg
 from columnar_kafka.lake.tables.iceberg.table import IcebergTable
+from columnar_kafka.schema.kept import to_kept
+from columnar_kafka.schema.leading import of_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -657,3 +659,31 @@ def test_a_namespace_that_cannot_be_created_is_an_error(
     monkeypatch.setattr(SqlCatalog, "create_namespace", refuse)
     with pytest.raises(LakeError, match="cannot be created: ForbiddenError"):
         put(lake.table(), range(1))
+
+
+COLUMNS = pa.schema([("n", pa.int64()), ("f", pa.string())])
+MORE = COLUMNS.append(pa.field("more", pa.string()))
+TEXTS, JSON = (to_kept(of_columns(COLUMNS, json_texts)) for json_texts in ((), ("f",)))
+
+
+@pytest.mark.parametrize(("there", "other"), [(None, COLUMNS), (COLUMNS, MORE)])
+def test_of_two_that_keep_the_first_schema_at_once_one_does(
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, there: pa.Schema | None, other: pa.Schema
+) -> None:
+    """The column is the same for both, and what is in it is not."""
+    if there is not None:
+        existing(lake, there)
+    step_name = "_create_table" if there is None else "_has_to_grow"
+    step = getattr(IcebergTable, step_name)
+    kept = []
+
+    def beaten(table: IcebergTable, *arguments: Any) -> Any:
+        monkeypatch.setattr(IcebergTable, step_name, step)
+        made = step(table, *arguments)
+        kept.append(lake.table(growth=True).keep_schema(TEXTS, other))
+        return made
+
+    monkeypatch.setattr(IcebergTable, step_name, beaten)
+    kept.append(lake.table().keep_schema(JSON, COLUMNS))
+    assert set(kept) == {lake.table().kept_schema()}
+    assert len(kept) == 2

@@ -22,7 +22,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertCurrentSchemaId
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_bool
 
@@ -63,10 +63,16 @@ class OneTry:
     would delete the manifests of the commit, which may have landed: the answer may have been lost.
     """
 
-    def __init__(self, catalog: Catalog, *, replaces: bool) -> None:
-        """Commit with `catalog`; say of a snapshot if it `replaces` files and changes no row."""
+    def __init__(
+        self, catalog: Catalog, *, replaces: bool = False, schema: int | None = None
+    ) -> None:
+        """Commit with `catalog`; say of a snapshot if it `replaces` files and changes no row.
+
+        With the id of a `schema` only to a table that has that one.
+        """
         self._catalog = catalog
         self._replaces = replaces
+        self._schema = schema
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._catalog, name)
@@ -75,6 +81,9 @@ class OneTry:
         """Commit; raises `ConflictError`, and what the catalog raises."""
         if self._replaces:
             updates = tuple(map(_as_replacement, updates))
+        if self._schema is not None:
+            same = AssertCurrentSchemaId.model_validate({"current-schema-id": self._schema})
+            requirements = (*requirements, same)
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except CommitFailedException as error:
@@ -89,14 +98,14 @@ def change_table(
 ) -> None:
     """Add columns to a table and set properties in one step, unless it was changed meanwhile.
 
-    A catalog need not compare properties: without columns two may set theirs at the same time.
+    A catalog need not compare properties: it compares the table's columns.
 
     Raises:
         LakeError: the table cannot be changed.
     """
     try:
         with closing(catalog()) as opened, suppress(ConflictError):
-            once: Any = OneTry(opened, replaces=False)
+            once: Any = OneTry(opened, schema=table.metadata.current_schema_id)
             table.catalog = once
             transaction = table.transaction()
             if columns is not None:

@@ -235,7 +235,7 @@ class IcebergTable(LakeTable):
         return None if table is None else table.properties.get(KEPT)
 
     def _try_to_keep(self, text: str, rows: pa.Schema, before: str | None) -> None:
-        table = self.load() or self._create_table(rows)
+        table = self.load() or self._create_table(rows, {**_NEW, KEPT: text})
         if table.properties.get(KEPT) == before:
             columns = new_columns(rows) if self._has_to_grow(table, rows) else None
             change_table(table, self._catalog, columns, {KEPT: text})
@@ -475,7 +475,7 @@ class IcebergTable(LakeTable):
             f"{self._identifier}: columns cannot be added, because others keep changing the table"
         )
 
-    def _create_table(self, schema: pa.Schema) -> Table:
+    def _create_table(self, schema: pa.Schema, properties: dict[str, str] = _NEW) -> Table:
         with unlandable():
             columns = with_filled(new_columns(schema), self._partition_by)
         check_terms(self._partition_by, columns, schema)
@@ -486,7 +486,7 @@ class IcebergTable(LakeTable):
                     # Another process has just created it, before we asked or since.
                     suppress(TableAlreadyExistsError, CommitFailedException),
                     catalog.create_table_transaction(
-                        self._identifier, columns, properties=_NEW
+                        self._identifier, columns, properties=properties
                     ) as transaction,
                     transaction.update_spec() as spec,
                 ):
