@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from segments import segment
 
+from columnar_kafka.columns import older_arrow
 from columnar_kafka.consuming.feed.value_forms import VALUE_FORMS
 from columnar_kafka.segment.decoder import InlineDecoder
 from columnar_kafka.segment.segment import Segment, record_slices
@@ -37,7 +38,8 @@ def json_rows(
     """Return a segment of rows, whose values are in the order of the fields."""
     schema = pa.schema(fields)
     columns = [
-        pa.array([row[number] for row in rows], field.type) for number, field in enumerate(schema)
+        older_arrow.array([row[number] for row in rows], field.type)
+        for number, field in enumerate(schema)
     ]
     return json_segment(pa.table(columns, schema=schema), said, **place)
 

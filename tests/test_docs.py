@@ -134,6 +134,26 @@ def test_the_consumers_snippets_for_arrow_run(kafka, capsys) -> None:
 
 
 @pytest.mark.kafka
+def test_the_consumers_snippet_for_json_runs(kafka, capsys) -> None:
+    kafka.create_topic("json-orders", 1)
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}
+    with Producer(config) as producer:
+        producer.set_schema("json-orders", pa.schema([("id", pa.int64())]))
+        producer.produce("json-orders", {"id": 1})
+        producer.produce("json-orders", b'{"id": 2, "new": null}')
+    page = (ROOT / "docs/consumer.md").read_text(encoding="utf-8")
+    [text] = [snippet for snippet in snippets("python", page) if "value.format" in snippet]
+    there = text.replace('["orders"]', '["json-orders"]').replace("poll(10)", "poll(5)")
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": "docs-json",
+        "auto.offset.reset": "earliest",
+    }
+    exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
+    assert capsys.readouterr().out == "{'id': 1}\n{'id': 2, 'new': None}\n"
+
+
+@pytest.mark.kafka
 def test_the_consumers_snippet_for_asyncio_runs(kafka, capsys) -> None:
     kafka.create_topic("aio-orders", 1)
     config = {"bootstrap.servers": kafka.bootstrap_servers, "columnar.encoding": "parquet"}

@@ -53,6 +53,9 @@ class Golden(NamedTuple):
     compression: str = "zstd"
     schema_id: int | None = None
     native: bool = False
+    said: str | None = None
+    """What the footer says of records that were JSON, which are `objects`."""
+    objects: Sequence[str] = ()
 
 
 def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
@@ -355,6 +358,44 @@ for _name, _type in (
             for n in range(3)
         ],
     )  # fmt: skip
+SEGMENTS["json"] = Golden(
+    "records that were JSON: absent and null, a rest, JSON text and UUIDs",
+    pa.schema(
+        [
+            ("a", pa.int64()),
+            ("t", pa.timestamp("ms", "UTC")),
+            ("o", pa.struct([("x", pa.float64()), ("y", pa.decimal128(5, 2))])),
+            ("l", pa.list_(pa.struct([("y", pa.int32())]))),
+            ("m", pa.map_(pa.string(), pa.struct([("z", pa.binary())]))),
+            ("p", pa.string()),
+            ("u", pa.binary(16)),
+            ("_rest", pa.string()),
+        ]
+    ),
+    [
+        Record(dict(zip("atolmpu", values, strict=True)) | {"_rest": rest})
+        for values, rest in (
+            ((1, 0, {"x": 1.5, "y": 2}, [{"y": 3}, None], {"k": {"z": b"z"}}, "[1.0]", bytes(16)),
+             None),
+            ((None, None, None, None, None, None, None), None),
+            ((None, None, None, None, None, None, None),
+             '{"a":null,"t":null,"o":7,"new":{"n":null}}'),
+            ((2, 1500, {"x": None, "y": None}, [{"y": None}, None], {"k": {"z": None}}, "null",
+              None), '{"o":{"x":"no","y":null},"l":{"0":{"w":1},"1":"item"},"m":{"k":{"z":null}}}'),
+            ((3, None, {"x": None, "y": None}, [], {}, '{"p":1}', None), "no JSON"),
+        )
+    ],
+    said='{"rest":"_rest","nulls":["a","l.item.y","m.value.z"],"texts":["p"],"uuids":["u"]}',
+    objects=[
+        ('{"a":1,"t":"1970-01-01T00:00:00Z","o":{"x":1.5,"y":2.00},"l":[{"y":3},null],'
+         '"m":{"k":{"z":"eg=="}},"p":[1.0],"u":"00000000-0000-0000-0000-000000000000"}'),
+        '{"a":null}',
+        '{"t":null,"o":7,"new":{"n":null}}',
+        ('{"a":2,"t":"1970-01-01T00:00:01.500000Z","o":{"x":"no","y":null},'
+         '"l":[{"y":null,"w":1},"item"],"m":{"k":{}},"p":null}'),
+        '{"a":3,"o":{},"l":[],"m":{},"p":{"p":1},"_rest":"no JSON"}',
+    ],
+)  # fmt: skip
 for _name in ("avro", "nested", "many-rows"):
     SEGMENTS[f"native-{_name}"] = SEGMENTS[_name]._replace(
         shows=f"{SEGMENTS[_name].shows}, written by the native core",
@@ -399,7 +440,10 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
         timestamp_max=max(times),
         schema_id=golden.schema_id,
     )
-    data = ParquetEncoder(golden.compression).encode(batch, header.footer()).to_pybytes()
+    footer = header.footer()
+    if golden.said is not None:
+        footer["columnar.json"] = golden.said.encode()
+    data = ParquetEncoder(golden.compression).encode(batch, footer).to_pybytes()
     if golden.native:
         data, header = produced(golden)
     pairs = with_checksum(header.footer(), data).items()
@@ -423,6 +467,7 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
         "canonical": canonical(batch.schema).splitlines(),
         "rows": plain_rows(rows),
         "records": records,
+        **({} if golden.said is None else {"json": golden.said, "objects": [*golden.objects]}),
     }
 
 

@@ -12,10 +12,13 @@ import make
 import pyarrow as pa
 import pytest
 from arrow_types import storable
+from json_segments import WithoutCore, values
 from neutral import plain_rows
 
 from columnar_kafka import Segment, SegmentError
+from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.schema import canonical, fingerprint
+from columnar_kafka.segment.decoder import InlineDecoder
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.parquet"))
@@ -102,6 +105,19 @@ def test_its_records_hold_the_rows_keys_times_and_headers(name: str) -> None:
         for record in stored
     ]
     assert records == meaning["records"]
+
+
+@pytest.mark.parametrize("cls", [InlineDecoder, WithoutCore])
+def test_records_that_were_json_are_these_objects(cls: type[InlineDecoder]) -> None:
+    _, meaning = golden("json")
+    message = SourceMessage(
+        topic="t",
+        partition=0,
+        offset=9,
+        headers=[(key, text.encode()) for key, text in meaning["headers"]],
+        value=(HERE / "json.parquet").read_bytes(),
+    )
+    assert [value.decode() for value in values(message, cls())] == meaning["objects"]
 
 
 @pytest.mark.parametrize("name", WRITABLE)

@@ -3,7 +3,8 @@
 //! What the rest has at a path is left of what stands there: of an object, a map or a list its members,
 //! of what is null in its column all of it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -266,22 +267,51 @@ impl LeafCursor {
 }
 
 /// The members that are left of an object, a map, or a list: of that the names are numbers.
-#[derive(Clone, Copy)]
-struct Left<'t>(&'t [Member<'t>]);
-
-impl<'t> Left<'t> {
-    const NOTHING: Self = Self(&[]);
-
-    fn find(self, name: &[u8]) -> Option<&'t [u8]> {
-        self.0.iter().find(|(other, _)| *other == name).map(|&(_, value)| value)
-    }
+#[derive(Default)]
+struct Left<'t> {
+    members: Vec<Member<'t>>,
+    /// Which of them were taken.
+    taken: Vec<bool>,
+    /// Where each is, if they are many.
+    places: Option<HashMap<&'t [u8], usize>>,
 }
 
-/// The members of what is left of something that has members.
-fn members_of(left: Option<&[u8]>) -> Result<Vec<Member<'_>>, GaveUp> {
-    match left {
-        Some(text) if text.first() == Some(&b'{') => text::members(text).ok_or(GaveUp),
-        _ => Ok(Vec::new()),
+impl<'t> Left<'t> {
+    const MANY: usize = 16;
+
+    fn new(members: Vec<Member<'t>>) -> Self {
+        let place = |(place, &(name, _)): (usize, &Member<'t>)| (name, place);
+        let are_many = members.len() > Self::MANY;
+        let places = are_many.then(|| members.iter().enumerate().map(place).collect());
+        Self { taken: vec![false; members.len()], members, places }
+    }
+
+    /// What is left of what stands in a place, if anything is. It has members only if it is an object.
+    fn of(left: Option<&'t [u8]>) -> Result<Self, GaveUp> {
+        match left {
+            Some(text) if text.first() == Some(&b'{') => {
+                Ok(Self::new(text::members(text).ok_or(GaveUp)?))
+            }
+            _ => Ok(Self::default()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn take(&mut self, name: &[u8]) -> Option<&'t [u8]> {
+        let place = match &self.places {
+            Some(places) => *places.get(name)?,
+            None => self.members.iter().position(|&(other, _)| other == name)?,
+        };
+        self.taken[place] = true;
+        Some(self.members[place].1)
+    }
+
+    fn others(&self) -> impl Iterator<Item = Member<'t>> {
+        let members = self.members.iter().zip(&self.taken);
+        members.filter(|&(_, is_taken)| !is_taken).map(|(&member, _)| member)
     }
 }
 
@@ -294,38 +324,37 @@ struct Writer {
 impl Writer {
     fn row(&mut self, template: &Template) -> Written {
         let Some(leaf) = template.rest else {
-            return self.object(&template.fields, Left::NOTHING);
+            return self.object(&template.fields, Left::default());
         };
         let LeafCursor { cursor, .. } = &mut self.leaves[leaf];
         let Some(value) = cursor.next() else {
-            return self.object(&template.fields, Left::NOTHING);
+            return self.object(&template.fields, Left::default());
         };
         let Values::Strings(strings) = &cursor.leaf.values else { return Err(GaveUp) };
         let rest = strings.get(value).to_vec(); // while other leaves are passed
         let members = text::members(&rest).ok_or(GaveUp)?;
-        self.object(&template.fields, Left(&members))
+        self.object(&template.fields, Left::new(members))
     }
 
-    fn object(&mut self, fields: &[FieldWriter], left: Left<'_>) -> Written {
+    fn object(&mut self, fields: &[FieldWriter], mut left: Left<'_>) -> Written {
         let start = self.out.len();
-        if left.0.is_empty() {
+        if left.is_empty() {
             for field in fields {
                 self.field(field, None)?;
             }
         } else {
             for field in fields {
-                self.field(field, left.find(field.prefix.name()))?;
+                self.field(field, left.take(field.prefix.name()))?;
             }
-            let is_field = |name: &[u8]| fields.iter().any(|field| field.prefix.name() == name);
-            self.others(left, is_field);
+            self.others(&left);
         }
         self.end(start);
         Ok(())
     }
 
-    /// Append members that are left, and are none of those.
-    fn others(&mut self, left: Left<'_>, is_there: impl Fn(&[u8]) -> bool) {
-        for &(name, value) in left.0.iter().filter(|(name, _)| !is_there(name)) {
+    /// Append the members that are left and were not taken.
+    fn others(&mut self, left: &Left<'_>) {
+        for (name, value) in left.others() {
             self.out.extend_from_slice(b",\"");
             self.out.extend_from_slice(name);
             self.out.extend_from_slice(b"\":");
@@ -415,8 +444,7 @@ impl Writer {
     /// Append an object, a map, or a list.
     fn nested(&mut self, value: &ValueWriter, left: Option<&[u8]>) -> Written {
         let is_empty = self.leaves[value.first].cursor.def() == value.def;
-        let members = members_of(left)?;
-        let left = Left(&members);
+        let mut left = Left::of(left)?;
         match &value.node {
             Node::Leaf(_) => unreachable!("leaves are written before"),
             Node::Object(fields) => self.object(fields, left)?,
@@ -427,9 +455,9 @@ impl Writer {
             Node::List { rep, item } => {
                 self.out.push(b'[');
                 for index in 0_usize.. {
-                    let left = match left.0 {
-                        [] => None,
-                        _ => left.find(index.to_string().as_bytes()),
+                    let left = match left.is_empty() {
+                        true => None,
+                        false => left.take(index.to_string().as_bytes()),
                     };
                     self.item(item, left)?;
                     self.check_size()?;
@@ -450,11 +478,10 @@ impl Writer {
         rep: u8,
         key: &ValueWriter,
         value: &ValueWriter,
-        left: Left<'_>,
+        mut left: Left<'_>,
         is_empty: bool,
     ) -> Written {
         let start = self.out.len();
-        let mut names = Vec::new();
         if is_empty {
             self.skip(key);
             self.skip(value);
@@ -463,13 +490,7 @@ impl Writer {
                 self.out.push(b',');
                 let name = self.name(key)?;
                 self.out.push(b':');
-                let left = match left.0 {
-                    [] => None,
-                    _ => {
-                        names.push(self.out[name.0..name.1].to_vec());
-                        left.find(&names[names.len() - 1])
-                    }
-                };
+                let left = left.take(&self.out[name]);
                 self.item(value, left)?;
                 self.check_size()?;
                 if self.leaves[key.first].cursor.rep() != Some(rep) {
@@ -477,13 +498,13 @@ impl Writer {
                 }
             }
         }
-        self.others(left, |name| names.iter().any(|other| other == name));
+        self.others(&left);
         self.end(start);
         Ok(())
     }
 
     /// Append the key of a pair, in quotes; returns where it stands in them.
-    fn name(&mut self, key: &ValueWriter) -> Result<(usize, usize), GaveUp> {
+    fn name(&mut self, key: &ValueWriter) -> Result<Range<usize>, GaveUp> {
         let Node::Leaf(form) = &key.node else { return Err(GaveUp) };
         let at = self.leaves[key.first].cursor.next().ok_or(GaveUp)?;
         let start = self.out.len();
@@ -492,7 +513,7 @@ impl Writer {
             self.out.insert(start, b'"');
             self.out.push(b'"');
         }
-        Ok((start + 1, self.out.len() - 1))
+        Ok(start + 1..self.out.len() - 1)
     }
 
     /// Append a value of a leaf.
