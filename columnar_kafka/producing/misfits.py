@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Misfits"]
 
 _log: Final = logging.getLogger(__name__)
+_SHOWN: Final = 300
 
 
 class Misfits:
@@ -33,4 +34,4 @@ class Misfits:
             "topic %r: a value does not fit the schema, and is sent as a plain message: %s. More "
             "of them are not logged; columnar.value.misfit=raise refuses them"
         )
-        return partial(_log.warning, text, topic, reason)
+        return partial(_log.warning, text, topic, reason[:_SHOWN])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["as_kept", "kept_columns", "own_columns", "row_columns", "table_columns"]
+__all__ = ["as_kept", "columns_and_kept", "kept_columns", "own_columns", "row_columns"]
 
 
 def own_columns(rest_column: str | None) -> frozenset[str]:
@@ -40,14 +40,20 @@ def row_columns(columns: pa.Schema, rest_column: str | None, where: str) -> Reco
         raise LakeError(f"{where}: {error.reason}") from error
 
 
-def table_columns(table: LakeTable, rest_column: str | None) -> RecordSchema | None:
-    """Return the table's columns that are fields of messages; None if it has none.
+def columns_and_kept(
+    table: LakeTable, rest_column: str | None
+) -> tuple[RecordSchema | None, str | None]:
+    """Return a table's columns that are fields of messages, and the schema that is kept with it.
+
+    None: there is none, or the table has no such columns.
 
     Raises:
         LakeError: the table cannot be read, or as `row_columns`.
     """
+    # In this order: what is kept has to say of each column of texts if it has JSON text.
     columns = table.columns()
-    return None if columns is None else row_columns(columns, rest_column, str(table))
+    fields = None if columns is None else row_columns(columns, rest_column, str(table))
+    return fields, table.kept_schema()
 
 
 def kept_columns(table: LakeTable, kept: str, leading: RecordSchema | None) -> RecordSchema:

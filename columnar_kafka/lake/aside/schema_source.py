@@ -17,10 +17,10 @@ from columnar_kafka.errors import LakeError, SchemaError, SegmentError
 from columnar_kafka.lake.aside.decoding import PlainDecoder, SchemaSource
 from columnar_kafka.lake.aside.kept_columns import (
     as_kept,
+    columns_and_kept,
     kept_columns,
     own_columns,
     row_columns,
-    table_columns,
 )
 from columnar_kafka.lake.model import UnlandableError
 from columnar_kafka.schema.inference import MAX_COLUMNS, Inference
@@ -70,13 +70,12 @@ class OfTable(SchemaSource):
 
     def decide(self, decoding: Decoding, table: LakeTable, sample: Sample | None) -> RecordSchema:
         """See `SchemaSource.decide`."""
-        leading = table_columns(table, decoding.rest_column)
+        leading, kept = columns_and_kept(table, decoding.rest_column)
         if leading is None:
             raise LakeError(
                 f"{table}: there is no table yet that plain messages could have the columns of: "
                 "name a schema, or have it inferred"
             )
-        kept = table.kept_schema()
         return leading if kept is None else as_kept(table, kept, leading)
 
 
@@ -95,17 +94,16 @@ class Infer(SchemaSource):
 
     def decide(self, decoding: Decoding, table: LakeTable, sample: Sample | None) -> RecordSchema:
         """See `SchemaSource.decide`."""
-        leading = table_columns(table, decoding.rest_column)
-        kept = table.kept_schema()
+        leading, kept = columns_and_kept(table, decoding.rest_column)
         if kept is None:
             if sample is None:
                 raise LakeError(
                     f"{table} keeps no schema of plain messages: a landing that infers one keeps "
                     "it, or name one"
                 )
-            kept = self._keep(decoding, table, leading, sample(self.messages))
-            leading = table_columns(table, decoding.rest_column)
-        return kept_columns(table, kept, leading)
+            first = self._keep(decoding, table, leading, sample(self.messages))
+            leading, kept = columns_and_kept(table, decoding.rest_column)
+        return kept_columns(table, kept or first, leading)
 
     def _keep(
         self,

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.lake.aside.decoding import PlainDecoder
-from columnar_kafka.lake.aside.kept_columns import kept_columns, own_columns, table_columns
+from columnar_kafka.lake.aside.kept_columns import columns_and_kept, kept_columns, own_columns
 from columnar_kafka.lake.model import UnlandableError
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.inference import Inference
@@ -91,28 +91,22 @@ class Growth:
 
     def _agreed(self, told: RecordSchema, schema: RecordSchema) -> RecordSchema | None:
         """Keep a schema with more columns; return the one that is kept, None if it has no more."""
-        kept = self._table.kept_schema()
         while True:
-            before = self._led(schema, kept)
+            columns, kept = columns_and_kept(self._table, self._decoding.rest_column)
+            others = columns if kept is None else kept_columns(self._table, kept, columns)
+            before = schema if others is None else led_by(others, schema)
             wider = led_by(told, before)
             if wider.arrow == before.arrow:  # another process has done it
                 return None if before.arrow == schema.arrow else before
             rows = PlainDecoder(replace(self._decoding, schema=wider)).schema
             text = to_kept(wider)
             try:
-                kept = self._table.keep_schema(text, rows, kept)
+                if self._table.keep_schema(text, rows, kept) == text:
+                    _log.info("%s: columns for new fields: %s", self._table, text)
+                    return wider
             except UnlandableError as error:
                 _log.warning("%s gets no columns for new fields: %s", self._table, error)
                 return None
-            if kept == text:
-                _log.info("%s: columns for new fields: %s", self._table, text)
-                return wider
-
-    def _led(self, schema: RecordSchema, kept: str | None) -> RecordSchema:
-        """Return the columns of a schema, and then those that the table has by now."""
-        columns = table_columns(self._table, self._decoding.rest_column)
-        others = columns if kept is None else kept_columns(self._table, kept, columns)
-        return schema if others is None else led_by(others, schema)
 
 
 @lru_cache(maxsize=1024)

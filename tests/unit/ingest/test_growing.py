@@ -153,6 +153,32 @@ def test_two_that_grow_a_table_at_the_same_time_agree(
     assert kept.arrow.field("v").type == table_type(lake, "v")
 
 
+def test_what_another_has_made_of_a_field_meanwhile_is_known(
+    kafka: FakeKafka, lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column of texts alone does not tell whether they are JSON text."""
+    send(kafka, [{"n": 0}])
+    assert grow(lake.table()) == 1
+    first, second = lake.table(), lake.table()
+    kept_schema, reads = type(second).kept_schema, []
+
+    def beaten(table: Any) -> str | None:
+        kept: str | None = kept_schema(table)
+        reads.append(table)
+        if reads == [second, second]:  # as it begins, and as it is to grow
+            send(kafka, [{"n": 1, "v": 1}, {"n": 2, "v": "x"}], partition=1)
+            assert grow(first, partitions=(1,)) == 2
+        return kept
+
+    monkeypatch.setattr(type(second), "kept_schema", beaten)
+    send(kafka, [{"n": 3, "v": "x"}])
+    assert grow(second, partitions=(0,)) == 1
+    schema = lake.table().kept_schema()
+    assert from_kept(schema).json_texts == {"v"}
+    restored_rows = [restored(row, schema) for row in landed(lake)]
+    assert [row.get("v") for row in restored_rows] == [None, 1, "x", "x"]
+
+
 def table_type(lake: Any, name: str) -> pa.DataType:
     columns = pa.schema([lake.table().columns().field(name)])
     return of_columns(columns).arrow.field(name).type
