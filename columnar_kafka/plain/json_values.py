@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import decimal
 import math
 import uuid
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
+    import decimal
     from collections.abc import Iterable
 
     import pyarrow as pa
@@ -35,9 +35,8 @@ _ABSENT: Final[Any] = object()
 _EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - of a column without a zone
 _UTC_EPOCH: Final = _EPOCH.replace(tzinfo=datetime.timezone.utc)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_PLAIN_DIGITS: Final = 16
-"""Numbers of more digits before the point have an exponent, as orjson writes them."""
-_PLAIN_ZEROS: Final = -5
+_NO_EXPONENT: Final = -5
+"""Python writes it, and orjson zeros."""
 
 _Make = Callable[[Any, Any], Any]
 """Takes a value that is not null, and what is left of it; returns it as `json_text` parses JSON."""
@@ -227,22 +226,13 @@ def _float(arrow: pa.DataType) -> Callable[[float], Any]:
 
 def _shortest(value: float) -> Number:
     """Return the fewest digits that are this number, in the form that orjson uses."""
-    sign, digits, exponent = decimal.Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int)
-    all_digits, minus = "".join(map(str, digits)), "-" * sign
-    text = all_digits.rstrip("0")
-    if not text:
-        return Number(f"{minus}0.0")
-    exponent += len(all_digits) - len(text)
-    point = len(text) + exponent
-    if exponent >= 0 and point <= _PLAIN_DIGITS:
-        return Number(f"{minus}{text}{'0' * exponent}.0")
-    if 0 < point <= _PLAIN_DIGITS:
-        return Number(f"{minus}{text[:point]}.{text[point:]}")
-    if _PLAIN_ZEROS < point <= 0:
-        return Number(f"{minus}0.{'0' * -point}{text}")
-    fraction = f".{text[1:]}" if len(text) > 1 else ""
-    return Number(f"{minus}{text[0]}{fraction}e{point - 1:+}")
+    digits, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return Number(digits)
+    if int(exponent) == _NO_EXPONENT:
+        sign, digits = "-" * (value < 0), digits.strip("-").replace(".", "")
+        return Number(f"{sign}0.0000{digits}")
+    return Number(f"{digits}e{int(exponent):+}")
 
 
 def _decimal(_: pa.DataType) -> Callable[[decimal.Decimal], Number]:
