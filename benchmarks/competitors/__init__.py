@@ -11,14 +11,12 @@ if TYPE_CHECKING:
 
 OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
 OURS_AS_IT_IS = "ours, compression.type=none"
-OURS_AS_JSON = "ours, as JSON"
-OURS_JSON = "ours, of JSON"
+OURS_JSON = "ours, JSON"
 FASTAVRO, PYRUHVRO = "fastavro", "pyruhvro"
 
 _CLASSES: Final = {
     OURS: "ours.Ours",
     OURS_AS_IT_IS: "ours.OursAsItIs",
-    OURS_AS_JSON: "ours_as_json.OursAsJson",
     OURS_JSON: "ours_json.OursJson",
     ORJSON: "with_orjson.Orjson",
     READY: "ready.Ready",

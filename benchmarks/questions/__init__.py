@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 NAMES: Final = (
     "produce",
-    "bytes",
+    "bytes_in",
     "size",
     "consume",
-    "json_bytes",
+    "bytes_out",
     "low_rate",
     "small",
     "plain",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks import data
 from benchmarks.answer import CPU, Answer
 from benchmarks.child import Child, Children
-from benchmarks.competitors import ORJSON, OURS, OURS_AS_JSON
+from benchmarks.competitors import ORJSON, OURS_JSON
 from benchmarks.measured import ratios
 from benchmarks.reading import CONSUME, CONSUME_BYTES, POLL, POLL_BYTES, Reading
 from benchmarks.sending import Sending
@@ -15,7 +15,7 @@ from benchmarks.sending import Sending
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
 
-TITLE = "Consuming JSON bytes, a record"
+TITLE = "Bytes of columns, a record"
 IS_LONG = False
 ABOUT = """From the assignment until the last record, as above, but that records' values are JSON,
 made of columns (`columnar.value.format=json`), against confluent-kafka with the same objects as
@@ -29,7 +29,7 @@ CASES: Final = {
     POLL: "poll and loads",
     CONSUME: "consume and loads",
 }
-SENT_BY: Final = {OURS_AS_JSON: OURS, ORJSON: ORJSON}
+WHO: Final = (OURS_JSON, ORJSON)
 
 
 def answer(bench: Bench) -> Answer:
@@ -37,21 +37,20 @@ def answer(bench: Bench) -> Answer:
     results = Answer()
     for name in NAMES:
         rows = bench.rows(data.load(name).rows)
-        sent = {by: bench.topic() for by in SENT_BY.values()}
-        start = {by: Child(Sending, by, name, bench.servers, rows) for by in sent}
+        topics = {who: bench.topic() for who in WHO}
+        start = {who: Child(Sending, who, name, bench.servers, rows) for who in WHO}
         with Children(start) as children:
-            children.each("send", False, False, first=sent)
-        read = {who: sent[by] for who, by in SENT_BY.items()}
-        start = {who: Child(Reading, who, name, bench.servers, rows) for who in SENT_BY}
+            children.each("send", False, False, first=topics)
+        start = {who: Child(Reading, who, name, bench.servers, rows) for who in WHO}
         with Children(start) as children:
             for way, what in CASES.items():
                 case = f"{name}, {what}"
                 bench.say(case)
-                children.together("check", way, first=read)
-                costs = children.rounds(bench.rounds, "read", way, first=read)
+                children.together("check", way, first=topics)
+                costs = children.rounds(bench.rounds, "read", way, first=topics)
                 results.add_costs(case, costs, rows)
-                ours, stock = (results.values(case, who) for who in SENT_BY)
-                claim = f"{case}: {CPU}, {OURS_AS_JSON} / {ORJSON}"
+                ours, stock = (results.values(case, who) for who in WHO)
+                claim = f"{case}: {CPU}, {OURS_JSON} / {ORJSON}"
                 results.limit(claim, ratios(ours, stock), MOST[way], "×")
-        bench.drop(*sent.values())
+        bench.drop(*topics.values())
     return results
