@@ -34,8 +34,8 @@ def entries() -> list[str]:
     return sorted(set(re.findall(guards, sources)))
 
 
-RARE = {"undo", "Block.callback"}
-"""They are called after a panic, and where a partition is gone, only."""
+RARE = {"undo", "Block.callback", "Block.given"}
+"""They are called after a panic, where a partition is gone or a value fits no segment, only."""
 
 
 @pytest.fixture(scope="session")
