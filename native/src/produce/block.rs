@@ -87,10 +87,17 @@ impl Block {
     ) -> PyResult<Bound<'py, PyList>> {
         entry(py, "Block.headers", || {
             let rows = self.rows(start, stop)?;
+            // After a panic the last rows may not be in their leaves: those without headers.
+            let end = rows.end.min(self.records.rows - self.records.bare_rows);
+            let start = rows.start.min(end);
             let mut leaves = self.records.headers().iter();
-            let reader = ColumnReader::new(py, &headers_field(), &mut leaves, rows.start)?;
+            let reader = ColumnReader::new(py, &headers_field(), &mut leaves, start)?;
             let mut reader = reader.with_tuples();
-            list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
+            list_of(py, rows.len(), |out| {
+                reader.read(py, end - start, out)?;
+                out.resize_with(rows.len(), || new::none(py));
+                Ok(())
+            })
         })
     }
 
