@@ -13,6 +13,7 @@ from columnar_kafka.position import MAX_ROWS
 __all__ = [
     "ENCODINGS",
     "METADATA_MEMBERS",
+    "VALUE_FORMATS",
     "Arguments",
     "Config",
     "ConfigReader",
@@ -28,6 +29,7 @@ __all__ = [
 
 METADATA_MEMBERS: Final = ("id", "key", "timestamp", "headers")
 ENCODINGS: Final = ("none", "parquet")
+VALUE_FORMATS: Final = ("rows", "json")
 
 T = TypeVar("T")
 Config = Mapping[str, Any]

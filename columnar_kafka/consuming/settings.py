@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import (
     ENCODINGS,
+    VALUE_FORMATS,
     Config,
     ConfigReader,
     ReadOptions,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["ClientSettings", "ConsumerConfig"]
 
 DECODES: Final = ("inline", "isolated")
-VALUE_FORMATS: Final = ("rows", "json")
 
 _CONSUMER_KEYS: Final = (
     "columnar.encoding",

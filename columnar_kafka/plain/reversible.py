@@ -23,7 +23,7 @@ from columnar_kafka.plain.json_text import Number, parse, shown, text_of
 from columnar_kafka.plain.lenient import Lenient
 from columnar_kafka.plain.lenient_rows import Fit, Fits, leaf_paths, with_rest
 from columnar_kafka.schema.type_families import family
-from columnar_kafka.segment.json_layout import JSON_KEY
+from columnar_kafka.segment.json_layout import JsonLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,7 +124,6 @@ class Reversible:
         self._rest = columns.rest_column
         self._nulls = nulls
         self._paths = columns.nullable
-        self._marked = {"texts": sorted(schema.json_texts), "uuids": sorted(schema.uuids)}
         says = _Says(columns.nullable, nulls)
         fits = _ReversibleFits(schema, says, has_rest=self.has_rest)
         self._row = fits.record(list(schema.arrow), "")
@@ -165,10 +164,8 @@ class Reversible:
     def footer(self, *, says_null: bool) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer; `says_null`: every null in it says null."""
         said = self._paths if says_null else [self._paths[place] for place in self._nulls.nulls()]
-        parts = {"rest": self._rest, "nulls": sorted(said), **self._marked}
-        given = {name: part for name, part in parts.items() if part}
-        text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
-        return {JSON_KEY.decode(): text.encode()}
+        texts, uuids = self.schema.json_texts, self.schema.uuids
+        return JsonLayout(self._rest, frozenset(said), texts, uuids).footer()
 
 
 def nullable_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:

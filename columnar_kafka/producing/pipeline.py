@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from columnar_kafka.config import choice
+from columnar_kafka.config import VALUE_FORMATS, choice
 from columnar_kafka.errors import RowError
 from columnar_kafka.producing.accepting.arguments import check_metadata
 from columnar_kafka.producing.accepting.record import NewFormat
@@ -21,7 +21,6 @@ from columnar_kafka.producing.sending.accumulator import Accumulator
 from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
 from columnar_kafka.producing.sending.messages import PlainMessage
 from columnar_kafka.producing.sending.sender import Sender
-from columnar_kafka.producing.settings import VALUE_FORMATS
 from columnar_kafka.producing.topic_formats import TopicFormats
 from columnar_kafka.producing.transaction import Transaction
 from columnar_kafka.runtime.interruptions import raise_if_once

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from columnar_kafka.config import (
     ENCODINGS,
     METADATA_MEMBERS,
+    VALUE_FORMATS,
     Config,
     ConfigReader,
     boolean,
@@ -22,7 +23,7 @@ from columnar_kafka.producing.partitioner import PARTITIONERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["VALUE_FORMATS", "ProducerConfig"]
+__all__ = ["ProducerConfig"]
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -51,7 +52,6 @@ _PRODUCER_KEYS: Final = (
     "columnar.value.misfit",
     "columnar.value.rest.column",
 )
-VALUE_FORMATS: Final = ("rows", "json")
 
 
 def _members(key: str, value: Any) -> tuple[str, ...]:

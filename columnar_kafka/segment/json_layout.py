@@ -56,6 +56,15 @@ class JsonLayout(NamedTuple):
             _refuse(text, "rest must be the name of a column of text that may be null")
         return cls(rest, *(_paths(text, said, name) for name in ("nulls", "texts", "uuids")))
 
+    def footer(self) -> dict[str, bytes]:
+        """Return the key-value pair of a file's footer that says this; `nulls` are not None."""
+        assert self.nulls is not None
+        paths = {"nulls": self.nulls, "texts": self.texts, "uuids": self.uuids}
+        parts = {"rest": self.rest, **{name: sorted(some) for name, some in paths.items()}}
+        given = {name: part for name, part in parts.items() if part}
+        text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+        return {JSON_KEY.decode(): text.encode()}
+
     def says_null(self, path: str) -> bool:
         """Return whether null in a field's column says null, and not that there was no field."""
         return self.nulls is None or path in self.nulls

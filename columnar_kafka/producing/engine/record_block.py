@@ -160,8 +160,8 @@ class RecordBlock:
         self._pinned = pinned if any(pinned) else ()
         self._given = given if any(value is not None for value in given) else ()
         self._has_rest = has_rest
-        users = columns.schema.names[: -1 if has_rest else None]
-        self._values = Windows[dict[str, Any]](partial(_rows, columns.select(users)))
+        users = columns.select(columns.schema.names[:-1]) if has_rest else columns
+        self._values = Windows[dict[str, Any]](partial(_rows, users))
 
     def __len__(self) -> int:
         rows: int = self.columns.num_rows

@@ -9,11 +9,10 @@ use crate::produce::from_rows::Template;
 use crate::produce::from_values::Kind;
 use crate::produce::row_format::RowAppender;
 use crate::values::half;
+use crate::values::json::LONG_NUMBER;
 use crate::values::leaf::{Leaf, Values};
 use crate::values::size::Size;
 
-/// A number as long as this may have an exponent that no `Decimal` has.
-const LONG_NUMBER: usize = 18;
 /// The names of a longer object are not compared with each other.
 pub const MOST_PAIRS: usize = 64;
 

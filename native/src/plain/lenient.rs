@@ -4,11 +4,12 @@
 use jiter::{Jiter, Peek};
 
 use crate::plain::json::{MOST_PAIRS, Reader, wrong};
-use crate::plain::rest::{MOST_LEVELS, MOST_NAMES, Name, Object, Rest};
+use crate::plain::rest::{MOST_NAMES, Name, Object, Rest};
 use crate::produce::columns::{Column, Map, Node, NotTaken, NullSays, Struct, Taken};
 use crate::produce::from_rows::Template;
 use crate::produce::from_values::Kind;
 use crate::produce::row_format::{Decoder, RowAppender};
+use crate::values::json::MOST_LEVELS;
 use crate::values::leaf::{Leaf, Values};
 use crate::values::size::Size;
 

@@ -6,9 +6,9 @@ use jiter::{Jiter, NumberAny, NumberInt, Peek};
 use crate::plain::json::{text, wrong};
 use crate::plain::lenient::Lenient;
 use crate::plain::numbers;
-use crate::plain::rest::LONG_NUMBER;
 use crate::produce::columns::NotTaken;
 use crate::produce::from_values::Kind;
+use crate::values::json::LONG_NUMBER;
 use crate::values::leaf::Values;
 
 /// The days since 1970 of the years from 1 to 9999.

@@ -1,11 +1,9 @@
 //! The rest of a row: compact JSON text of what found no column.
 
+use crate::values::json::{LONG_NUMBER, MOST_LEVELS};
+
 /// The names of a larger object are not compared with each other.
 pub const MOST_NAMES: usize = 64;
-/// How deep objects and lists may be nested.
-pub const MOST_LEVELS: usize = 200;
-/// A number as long as this may have an exponent that no `Decimal` has.
-pub const LONG_NUMBER: usize = 18;
 
 /// Text that is put together. An object is opened by its first member.
 pub struct Rest {

@@ -1,9 +1,7 @@
 //! JSON text: how a text is quoted, and what text that is written as the package does says.
 
-/// How deep objects and lists may be nested.
-const MOST_LEVELS: usize = 200;
-/// A number as long as this may have an exponent that no `Decimal` has.
-const LONG_NUMBER: usize = 18;
+use crate::values::json::{LONG_NUMBER, MOST_LEVELS};
+
 /// The names of a larger object are sorted to find one that is repeated.
 const FEW_NAMES: usize = 16;
 
