@@ -6,25 +6,27 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from columnar_kafka.broker.base import TopicLimits
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.producing import lazy_json
 from columnar_kafka.producing.engine.base import TopicFormat
 from columnar_kafka.producing.engine.choice import choose_engine
+from columnar_kafka.producing.engine.no_columns import NO_COLUMNS
 from columnar_kafka.producing.misfits import Misfits
 from columnar_kafka.producing.segment_limits import SegmentLimits
-from columnar_kafka.schema import check_growth
+from columnar_kafka.schema import RecordSchema, check_growth
 from columnar_kafka.segment import lazy_encoding as lazy
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from columnar_kafka.broker.base import TopicLimits
     from columnar_kafka.plain.reversible import JsonColumns
     from columnar_kafka.producing.settings import ProducerConfig
-    from columnar_kafka.schema import RecordSchema
 
 __all__ = ["TopicFormats", "make_format"]
 
@@ -113,20 +115,63 @@ class TopicFormats(dict[str, "TopicFormat"]):
                 f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
                 "compact by: use a topic with cleanup.policy=delete, or send plain messages"
             )
-        limits = SegmentLimits.of(
+        limits, made, known = self.limits(config), None, None
+        while made is None or known is not made:  # or another thread, or a handler, was faster
+            known = self.get(topic)
+            made = self.grown(known, topic, records, limits, value_format)
+            known = self.replaced(known, made, announce)
+
+    def replaced(
+        self,
+        known: TopicFormat | None,
+        made: TopicFormat,
+        announce: Callable[[TopicFormat], None],
+    ) -> TopicFormat:
+        """Use a format in place of the one that is known; return the one that is used from now on.
+
+        That is another one, if it came before.
+        """
+        with self._lock:
+            newest = self.get(made.topic)
+            if newest is not None and newest is not known:
+                return newest
+            announce(made)
+            self[made.topic] = made
+            return made
+
+    def limits(self, config: TopicLimits) -> SegmentLimits:
+        """Return how large segments may be, by what Kafka tells of their topic."""
+        return SegmentLimits.of(
             self._settings,
             max_message_bytes=config.max_message_bytes,
             partitions=config.partitions,
         )
-        is_set = False
-        while not is_set:
-            known = self.get(topic)
-            topic_format = self.grown(known, topic, records, limits, value_format)
-            with self._lock:
-                if self.get(topic) is known:  # or another thread, or a handler, was faster
-                    announce(topic_format)
-                    self[topic] = topic_format
-                    is_set = True
+
+    def awaiting(self, topic: str) -> TopicFormat:
+        """Return the format of a topic until its schema is inferred."""
+        return replace(self.plain(topic, TopicLimits()), awaits_schema=True)
+
+    def plain(self, topic: str, config: TopicLimits) -> TopicFormat:
+        """Return the format of a topic that has plain messages only."""
+        return TopicFormat(
+            topic=topic,
+            records=RecordSchema(pa.schema([])),
+            columns=NO_COLUMNS,
+            kafka=KafkaColumn(self._settings.metadata),
+            schema=pa.schema([]),
+            encoder=lazy.ParquetEncoder("none"),
+            limits=self.limits(config),
+            engine=NO_COLUMNS,
+        )
+
+    def inferred(self, topic: str, records: RecordSchema, limits: SegmentLimits) -> TopicFormat:
+        """Return the format of a topic whose schema is inferred.
+
+        Raises:
+            SchemaError: it has the rest's column, or one that cannot be written.
+        """
+        json = lazy_json.JsonColumns(records, self._settings.rest_column, is_inferred=True)
+        return self._made(topic, json.records, limits, json)
 
     def grown(
         self,
@@ -145,13 +190,19 @@ class TopicFormats(dict[str, "TopicFormat"]):
             keeps_rest = settings.value_fields == "lenient"
             json = lazy_json.JsonColumns(records, settings.rest_column if keeps_rest else None)
             records = json.records
-        if known is not None:
+        if known is not None and not known.is_inferred:
             check_growth(known.records, records)
             is_same = known.records == records and known.records.arrow.equals(
                 records.arrow, check_metadata=True
             )
             if is_same and known.value_format == value_format:
                 return replace(known, limits=limits)  # keeps what its encoder has learned
+        return self._made(topic, records, limits, json)
+
+    def _made(
+        self, topic: str, records: RecordSchema, limits: SegmentLimits, json: JsonColumns | None
+    ) -> TopicFormat:
+        settings = self._settings
         return make_format(
             topic,
             records,

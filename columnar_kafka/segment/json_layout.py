@@ -27,12 +27,14 @@ class JsonLayout(NamedTuple):
             None: every null says null, as in records that were produced as rows.
         texts: the columns of JSON text.
         uuids: the columns of 16 bytes that are UUIDs.
+        inferred: whether the columns are a guess of the producer, and another one's may differ.
     """
 
     rest: str | None = None
     nulls: AbstractSet[str] | None = None
     texts: AbstractSet[str] = frozenset()
     uuids: AbstractSet[str] = frozenset()
+    inferred: bool = False
 
     @classmethod
     def parse(cls, text: bytes | None, schema: pa.Schema) -> JsonLayout:
@@ -54,13 +56,16 @@ class JsonLayout(NamedTuple):
         rest = said.get("rest")
         if rest is not None and not _is_rest(rest, schema):
             _refuse(text, "rest must be the name of a column of text that may be null")
-        return cls(rest, *(_paths(text, said, name) for name in ("nulls", "texts", "uuids")))
+        nulls, texts, uuids = (_paths(text, said, name) for name in ("nulls", "texts", "uuids"))
+        return cls(rest, nulls, texts, uuids, inferred=said.get("inferred") is True)
 
     def footer(self) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer that says this; `nulls` are not None."""
         assert self.nulls is not None
         paths = {"nulls": self.nulls, "texts": self.texts, "uuids": self.uuids}
-        parts = {"rest": self.rest, **{name: sorted(some) for name, some in paths.items()}}
+        parts: dict[str, Any] = {"rest": self.rest}
+        parts |= {name: sorted(some) for name, some in paths.items()}
+        parts["inferred"] = self.inferred
         given = {name: part for name, part in parts.items() if part}
         text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
         return {JSON_KEY.decode(): text.encode()}

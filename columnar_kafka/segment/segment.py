@@ -352,6 +352,17 @@ def decoded_columns(segment: Segment, columns: Sequence[str]) -> pa.Table:
     return segment._read(columns)  # noqa: SLF001 - beside its class
 
 
+def json_layout(segment: Segment) -> JsonLayout | None:
+    """Return what a segment's footer says of JSON; None: its records were produced as rows.
+
+    Raises:
+        SegmentError: the bytes are not what the headers say, or the footer is malformed.
+    """
+    with segment._located():  # noqa: SLF001 - beside its class
+        opened = segment._open()  # noqa: SLF001
+        return None if opened.json is None else JsonLayout.parse(opened.json, opened.schema)
+
+
 def _check_records(table: pa.Table) -> None:
     """Refuse a table that has a record no dict can hold, before any record is handed out."""
     for field in table.schema:

@@ -150,6 +150,8 @@ class TopicFormat:
     """How values in JSON become rows; None: values that are no rows are plain messages."""
     misfits: Misfits | None = None
     """What becomes of those that do not fit."""
+    awaits_schema: bool = False
+    """Whether its records wait until their schema is inferred: see `inferring`."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -173,7 +175,12 @@ class TopicFormat:
     @property
     def texts(self) -> tuple[type, ...]:
         """The classes of values that are no rows."""
-        return _BYTES if self.json is None else _BUFFERS
+        return _BUFFERS if self.awaits_schema or self.json is not None else _BYTES
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether its schema was inferred, and changes with what is in the rest."""
+        return self.json is not None and self.json.is_inferred
 
     @property
     def has_rest(self) -> bool:

@@ -25,15 +25,15 @@ def test_without_it_every_null_says_null() -> None:
 
 
 def test_all_that_it_may_say() -> None:
-    text = b'{"rest":"_rest","nulls":["a","o.x"],"texts":["p"],"uuids":["u"]}'
+    text = b'{"rest":"_rest","nulls":["a","o.x"],"texts":["p"],"uuids":["u"],"inferred":true}'
     layout = JsonLayout.parse(text, SCHEMA)
-    assert layout == ("_rest", {"a", "o.x"}, {"p"}, {"u"})
+    assert layout == ("_rest", {"a", "o.x"}, {"p"}, {"u"}, True)
     assert (layout.says_null("o.x"), layout.says_null("x")) == (True, False)
 
 
 def test_what_is_left_out_is_empty() -> None:
     layout = JsonLayout.parse(b"{}", SCHEMA)
-    assert layout == (None, set(), set(), set())
+    assert layout == (None, set(), set(), set(), False)
     assert not layout.says_null("a")
 
 
