@@ -53,7 +53,7 @@ class Size:
 
 
 SIZE = by_profile(
-    Size(sent=200_000_000, store_speed=40e6, behind=50_000_000, retention=1 << 21),
+    Size(sent=800_000_000, store_speed=40e6, behind=50_000_000, retention=1 << 21),
     Size(sent=10_000_000_000, store_speed=40e6, behind=1_000_000_000, retention=40 << 20),
 )
 
