@@ -90,7 +90,11 @@ class Pipeline:
         self.inferring = Inferring(self.formats, settings, self._announce)
 
     def connect(self, settings: ProducerConfig, broker: ProducerBroker) -> None:
-        """Make the thread that sends what is buffered to `broker`; it is yet to be started."""
+        """Make the thread that sends what is buffered to `broker`; it is yet to be started.
+
+        Raises:
+            SchemaError, TypeError: a schema of the settings cannot be its topic's.
+        """
         self._broker = broker
         accumulator = Accumulator(
             queue=self.queue,
@@ -111,6 +115,8 @@ class Pipeline:
             message_timeout=settings.message_timeout,
             inferring=self.inferring,
         )
+        for topic, schema in settings.schemas.items():
+            self.set_schema(topic, schema, None)
 
     def format_of(self, topic: Any) -> TopicFormat | None:
         """Return a topic's format; None: its messages are confluent-kafka's."""

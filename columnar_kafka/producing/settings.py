@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import (
@@ -49,6 +50,7 @@ _PRODUCER_KEYS: Final = (
     "columnar.metadata",
     "columnar.schema",
     "columnar.schema.max.columns",
+    "columnar.schema.topics",
     "columnar.value.format",
     "columnar.value.fields",
     "columnar.value.misfit",
@@ -64,6 +66,12 @@ def _members(key: str, value: Any) -> tuple[str, ...]:
         allowed = ",".join(METADATA_MEMBERS)
         raise ConfigError(f"{key}={value!r}: must be none, or some of {allowed}, each once")
     return tuple(name for name in METADATA_MEMBERS if name in names)
+
+
+def _schemas(key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(topic, str) for topic in value):
+        raise ConfigError(f"{key} must be a dict of topics and their schemas, not {value!r}")
+    return dict(value)
 
 
 def _column(key: str, value: Any) -> str:
@@ -94,6 +102,7 @@ class ProducerConfig(NamedTuple):
     metadata: tuple[str, ...]
     infers: bool
     max_columns: int
+    schemas: Mapping[str, Any]
     value_format: str
     value_fields: str
     value_misfit: str
@@ -140,6 +149,7 @@ class ProducerConfig(NamedTuple):
             metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
             infers=read.own("columnar.schema", None, _guess),
             max_columns=read.own("columnar.schema.max.columns", 200, integer(1, 10_000)),
+            schemas=read.own("columnar.schema.topics", {}, _schemas),
             value_format=read.own("columnar.value.format", "rows", choice(*VALUE_FORMATS)),
             value_fields=read.own("columnar.value.fields", "lenient", choice("lenient", "exact")),
             value_misfit=read.own("columnar.value.misfit", "plain", choice("plain", "raise")),

@@ -41,6 +41,7 @@ def test_the_producers_defaults() -> None:
             metadata=("id", "key", "timestamp", "headers"),
             infers=False,
             max_columns=200,
+            schemas={},
             value_format="rows",
             value_fields="lenient",
             value_misfit="plain",
