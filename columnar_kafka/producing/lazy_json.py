@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from columnar_kafka.plain.reversible import FirstNulls, JsonColumns, Reversible
+    from columnar_kafka.plain.reversible import FirstHabits, JsonColumns, Reversible
 
-__all__ = ["FirstNulls", "JsonColumns", "Reversible"]
+__all__ = ["FirstHabits", "JsonColumns", "Reversible"]
 
 
 def __getattr__(name: str) -> Any:

@@ -78,7 +78,7 @@ def make_format(
         engine=engine,
         json=None
         if json is None
-        else lazy_json.Reversible(json, engine.nulls or lazy_json.FirstNulls()),
+        else lazy_json.Reversible(json, engine.habits or lazy_json.FirstHabits()),
         misfits=misfits,
     )
 

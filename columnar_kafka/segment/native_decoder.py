@@ -89,7 +89,7 @@ class _Known:
     def _make_json(self, layout: JsonLayout) -> JsonSchema | None:
         assert self.schema is not None
         try:
-            return native.core.JsonSchema(self.schema, *layout[:4])
+            return native.core.JsonSchema(self.schema, *layout[:4], dict(layout.times))
         except native.core.PanicError:
             return None
 

@@ -13,7 +13,7 @@ __all__ = ["NO_COLUMNS"]
 class NoColumns:
     """Takes no rows: `RowColumns` and `Engine` of such a format. For any thread."""
 
-    nulls = None
+    habits = None
 
     def take(self, row: Any) -> NoReturn:
         """Refuse a row, as confluent-kafka does. Raises TypeError."""
