@@ -363,6 +363,12 @@ def json_layout(segment: Segment) -> JsonLayout | None:
         return None if opened.json is None else JsonLayout.parse(opened.json, opened.schema)
 
 
+def said_of_json(segment: Segment) -> bytes | None:
+    """Return that of `json_layout` as it is in the footer. Raises SegmentError."""
+    with segment._located():  # noqa: SLF001 - as above
+        return segment._open().json  # noqa: SLF001
+
+
 def _check_records(table: pa.Table) -> None:
     """Refuse a table that has a record no dict can hold, before any record is handed out."""
     for field in table.schema:

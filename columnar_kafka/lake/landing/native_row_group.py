@@ -47,7 +47,7 @@ class NativeRowGroup:
     def add(
         self,
         message: SourceMessage,
-        fit: Callable[[str, pa.Schema], Fitting],
+        fit: Callable[[str, pa.Schema, bytes | None], Fitting],
         max_bytes: int,
     ) -> bool:
         """Verify a segment, value by value, and add its rows; return whether that was done.
@@ -76,7 +76,10 @@ class NativeRowGroup:
         return True
 
     def _takes(
-        self, header: SegmentHeader, known: KnownFile, fit: Callable[[str, pa.Schema], Fitting]
+        self,
+        header: SegmentHeader,
+        known: KnownFile,
+        fit: Callable[[str, pa.Schema, bytes | None], Fitting],
     ) -> bool:
         """Return whether rows of a file can be put to those that are here."""
         schema = known.schema
@@ -84,7 +87,7 @@ class NativeRowGroup:
             return schema is self.schema or schema.equals(self.schema, check_metadata=True)
         if not known.check():  # fitting a forged schema to a table may take any memory
             return False
-        self.schema, self.fitting = schema, fit(header.schema, schema)
+        self.schema, self.fitting = schema, fit(header.schema, schema, known.json)
         return not self.fitting.partitioning and self.fitting.cast_to is None
 
     def encoded(self) -> bytes | None:

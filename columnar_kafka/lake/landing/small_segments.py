@@ -68,7 +68,7 @@ class SmallSegments:
         self,
         rewriter: Rewriter,
         verified: Callable[[Iterable[WaitingMessage]], Iterator[VerifiedSegment]],
-        fit: Callable[[str, pa.Schema], Fitting],
+        fit: Callable[[str, pa.Schema, bytes | None], Fitting],
     ) -> None:
         """Take what verifies segments, and refuses some; and what fits a schema to the table."""
         self._rewriter = rewriter
