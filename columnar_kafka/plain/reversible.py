@@ -95,6 +95,10 @@ class JsonColumns:
         self.nullable = list(dict.fromkeys(nullable_paths(schema.arrow)))
         """The paths of the fields that may be null; a field's place is that among them."""
 
+    def reader(self, nulls: Nulls | None) -> Reversible:
+        """Return what reads objects in Python; it decides what null says, unless `nulls` do."""
+        return Reversible(self, nulls or FirstNulls())
+
     def read_natively(self, rows: core.RowFormat) -> None:
         """Have the native core read objects into its columns; it decides what null says, too.
 
@@ -113,6 +117,8 @@ class JsonColumns:
 
 class Reversible:
     """How JSON objects, and rows, become rows of columns and a rest. For any thread."""
+
+    value_format: Final = "json"
 
     def __init__(self, columns: JsonColumns, nulls: Nulls) -> None:
         """Decode objects.
@@ -160,6 +166,10 @@ class Reversible:
     def row(self, values: RowValues) -> dict[str, Any]:
         """Return what `take` has returned as a row, which `take` accepts again."""
         return self._taken.row(values if self._rest is None else values[:-1])
+
+    def is_like(self, columns: Any) -> bool:
+        """Say whether objects become the same rows by these columns, which have equal types."""
+        return True
 
     def footer(self, *, says_null: bool) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer; `says_null`: every null in it says null."""

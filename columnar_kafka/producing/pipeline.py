@@ -136,7 +136,12 @@ class Pipeline:
         records = RecordSchema.parse(schema)
         config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
         self.formats.set_schema(
-            topic, records, config, lambda made: self._accept(NewFormat(made), 0, 0), value_format
+            topic,
+            records,
+            config,
+            lambda made: self._accept(NewFormat(made), 0, 0),
+            value_format,
+            schema,
         )
 
     def accept_row(
@@ -182,8 +187,8 @@ class Pipeline:
         if isinstance(value, bytearray | memoryview):
             value = bytes(value)
         data = value.encode() if isinstance(value, str) else value
-        json, misfits = topic_format.json, topic_format.misfits
-        if data is None or json is None or misfits is None:
+        misfits = topic_format.misfits
+        if data is None or topic_format.values is None or misfits is None:
             self._accept_plain(topic_format, partition, data, metadata, nbytes)
             return
         read = partial(_read, topic_format, data, metadata)
@@ -271,11 +276,11 @@ class Pipeline:
 def _read(
     topic_format: TopicFormat, value: bytes, metadata: Metadata
 ) -> tuple[tuple[Any, ...], int]:
-    """Return the row of a value in JSON, and the bytes that it may hold. Raises RowError."""
-    assert topic_format.json is not None
+    """Return the row of a value, and the bytes that it may hold. Raises RowError."""
+    assert topic_format.values is not None
     most = topic_format.limits.most
     if len(value) > most:
         raise RowError(f"it has {len(value)} bytes, and a segment of this topic at most {most}")
     key, _, headers, *_ = metadata
     check_metadata(topic_format, key=key, headers=headers)
-    return topic_format.json.taken(value)
+    return topic_format.values.taken(value)

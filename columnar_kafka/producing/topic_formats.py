@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.producing import lazy_json
+from columnar_kafka.producing import lazy_values
 from columnar_kafka.producing.engine.base import TopicFormat
 from columnar_kafka.producing.engine.choice import choose_engine
 from columnar_kafka.producing.misfits import Misfits
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from columnar_kafka.broker.base import TopicLimits
-    from columnar_kafka.plain.reversible import JsonColumns
+    from columnar_kafka.producing.engine.base import ValueColumns
     from columnar_kafka.producing.settings import ProducerConfig
     from columnar_kafka.schema import RecordSchema
 
@@ -39,7 +39,7 @@ def make_format(
     members: tuple[str, ...],
     compression: str,
     messages_are_compressed: bool = False,
-    json: JsonColumns | None = None,
+    values: ValueColumns | None = None,
     misfits: Misfits | None = None,
 ) -> TopicFormat:
     """Return the format of a topic whose segments store these `members` of the metadata.
@@ -51,17 +51,17 @@ def make_format(
         members: see above.
         compression: the name of ``columnar.encoding.compression``.
         messages_are_compressed: by librdkafka, once more.
-        json: the same columns, if values are read into them that are JSON.
+        values: the same columns, if values are read into them that are no rows.
         misfits: what becomes of such values that do not fit.
 
     Raises:
-        SchemaError: pyarrow cannot write a type, or a map cannot be JSON.
+        SchemaError: pyarrow cannot write a type, or its values cannot have the format.
     """
     kafka = KafkaColumn(members)
     schema = kafka.schema(records.arrow)
     lazy.check_can_be_written(schema)
     engine, reason = choose_engine(
-        records, kafka, schema, compression, json, messages_are_compressed=messages_are_compressed
+        records, kafka, schema, compression, values, messages_are_compressed=messages_are_compressed
     )
     if reason is not None:
         _log.info("topic %r: its records are encoded without the native core: %s", topic, reason)
@@ -74,9 +74,7 @@ def make_format(
         encoder=lazy.ParquetEncoder(compression),
         limits=limits,
         engine=engine,
-        json=None
-        if json is None
-        else lazy_json.Reversible(json, engine.nulls or lazy_json.FirstNulls()),
+        values=None if values is None else values.reader(engine.nulls),
         misfits=misfits,
     )
 
@@ -99,10 +97,12 @@ class TopicFormats(dict[str, "TopicFormat"]):
         config: TopicLimits,
         announce: Callable[[TopicFormat], None],
         value_format: str | None = None,
+        given: Any = None,
     ) -> None:
         """Use a schema for a topic from now on; `announce` the format to the sender first.
 
         `value_format` is one of `VALUE_FORMATS`, or None: as it was, or that of the settings.
+        `given` is the schema as the user has it.
 
         Raises:
             SchemaError: the topic has a schema that this one does not grow from, or is compacted;
@@ -121,7 +121,7 @@ class TopicFormats(dict[str, "TopicFormat"]):
         is_set = False
         while not is_set:
             known = self.get(topic)
-            topic_format = self.grown(known, topic, records, limits, value_format)
+            topic_format = self.grown(known, topic, records, limits, value_format, given)
             with self._lock:
                 if self.get(topic) is known:  # or another thread, or a handler, was faster
                     announce(topic_format)
@@ -135,22 +135,20 @@ class TopicFormats(dict[str, "TopicFormat"]):
         records: RecordSchema,
         limits: SegmentLimits,
         value_format: str | None = None,
+        given: Any = None,
     ) -> TopicFormat:
         """Return the format for a schema, after the one that is known so far."""
         settings = self._settings
         if value_format is None:
             value_format = settings.value_format if known is None else known.value_format
-        json = None
-        if value_format == "json":
-            keeps_rest = settings.value_fields == "lenient"
-            json = lazy_json.JsonColumns(records, settings.rest_column if keeps_rest else None)
-            records = json.records
+        values = self._columns(records, value_format, given)
+        records = records if values is None else values.records
         if known is not None:
             check_growth(known.records, records)
             is_same = known.records == records and known.records.arrow.equals(
                 records.arrow, check_metadata=True
             )
-            if is_same and known.value_format == value_format:
+            if is_same and known.value_format == value_format and _is_like(known, values):
                 return replace(known, limits=limits)  # keeps what its encoder has learned
         return make_format(
             topic,
@@ -159,6 +157,18 @@ class TopicFormats(dict[str, "TopicFormat"]):
             members=settings.metadata,
             compression=settings.compression,
             messages_are_compressed=settings.messages_are_compressed,
-            json=json,
-            misfits=None if json is None else self.misfits,
+            values=values,
+            misfits=None if values is None else self.misfits,
         )
+
+    def _columns(self, records: RecordSchema, value_format: str, given: Any) -> ValueColumns | None:
+        """Return the columns of values in a format; None: they are rows."""
+        if value_format == "json":
+            keeps_rest = self._settings.value_fields == "lenient"
+            rest = self._settings.rest_column if keeps_rest else None
+            return lazy_values.JsonColumns(records, rest)
+        return lazy_values.AvroColumns(records, given) if value_format == "avro" else None
+
+
+def _is_like(known: TopicFormat, values: ValueColumns | None) -> bool:
+    return values is None or (known.values is not None and known.values.is_like(values))
