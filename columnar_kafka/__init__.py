@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SegmentError,
     )
     from columnar_kafka.message import Message
+    from columnar_kafka.patching import patch_confluent_kafka
     from columnar_kafka.producing.producer import Producer
     from columnar_kafka.producing.reporting.report import ArrowReport
     from columnar_kafka.schema.inference import schema_of
@@ -46,6 +47,7 @@ __all__ = [
     "SegmentError",
     "SerializingProducer",
     "ShareConsumer",
+    "patch_confluent_kafka",
     "schema_of",
 ]
 __version__ = "0.1.0"
@@ -56,6 +58,7 @@ _MODULES = {
     "columnar_kafka.consuming.share": ["ShareConsumer"],
     "columnar_kafka.errors": [name for name in __all__ if name.endswith("Error")],
     "columnar_kafka.message": ["Message"],
+    "columnar_kafka.patching": ["patch_confluent_kafka"],
     "columnar_kafka.producing.producer": ["Producer"],
     "columnar_kafka.producing.reporting.report": ["ArrowReport"],
     "columnar_kafka.schema.inference": ["schema_of"],

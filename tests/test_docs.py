@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from typer.main import get_command
 
+import columnar_kafka
 from columnar_kafka import Consumer, Producer
 from columnar_kafka.cli.commands import app
 from columnar_kafka.consuming.settings import _CONSUMER_KEYS
@@ -30,6 +33,8 @@ from columnar_kafka.lake.model import SourceMessage, TopicGeneration
 from columnar_kafka.lake.options import LakeOptions, options_of
 from columnar_kafka.plain import Lenient, restored
 from columnar_kafka.producing.settings import _PRODUCER_KEYS
+from columnar_kafka.segment.headers import is_segment
+from columnar_kafka.testing import FakeKafka
 from spark_sink.landing.sink_options import lake_key
 
 if TYPE_CHECKING:
@@ -60,8 +65,10 @@ def test_the_readmes_snippets_run_one_after_the_other_on_spark(
             exec(code, namespace)
     namespace["producer"].close()
     printed = capsys.readouterr().out
-    assert "not delivered" not in printed
-    assert "{'carrier': 'UA', 'flight': 1545, 'delay': 2} b'N14228' [('trace', b'1')]" in printed
+    bytes_given = '{"carrier": "UA", "flight": 1545, "delay": 2, "gate": null}'
+    assert f"delivered {bytes_given.encode()}" in printed
+    assert "delivered {'carrier': 'AA', 'flight': 1141, 'delay': None}" in printed
+    assert f"{json.loads(bytes_given)} b'N14228' [('trace', b'1')]" in printed
     rows = spark.read.parquet(f"{tmp_path}/lake/flights").select("carrier", "delay").collect()
     assert sorted(map(tuple, rows)) == [("AA", None), ("UA", 2)]
 
@@ -184,6 +191,79 @@ def test_the_consumers_snippet_for_the_lag_runs(kafka, capsys) -> None:
     there = text.replace("orders", "lag-orders").replace("poll(10)", "poll(120)")
     exec(compile(there, "consumer.md", "exec"), {"Consumer": Consumer, "settings": settings})
     assert capsys.readouterr().out == "lag-orders 0 1 messages, 2 records\n"
+
+
+def section(page: str, heading: str) -> str:
+    """Return the only code in a section of a page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    [code] = snippets("python", text.partition("\n## ")[0])
+    return code
+
+
+@pytest.mark.kafka
+def test_the_snippet_with_serializers_runs(kafka, capsys) -> None:
+    kafka.create_topic("serialized-orders", 1)
+    text = section("frameworks.md", "Serializers")
+    there = text.replace("localhost:9092", kafka.bootstrap_servers).replace("poll(10)", "poll(120)")
+    there = there.replace('"orders"', '"serialized-orders"').replace("billing", "docs-serialized")
+    namespace: dict[str, Any] = {}
+    exec(compile(there, "frameworks.md", "exec"), namespace)
+    namespace["producer"].close()
+    assert capsys.readouterr().out == "{'id': 1, 'items': ['tea'], 'gift': None}\n"
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "docs-raw"}
+    with Consumer(config) as consumer:
+        consumer.assign([TopicPartition("serialized-orders", 0, 0)])
+        assert is_segment(consumer.poll(120).headers())
+
+
+@pytest.fixture
+def root_logger(monkeypatch) -> logging.Logger:
+    """The root of all loggers, with no handlers but those that the test adds."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    return root
+
+
+def test_the_logging_handler_makes_a_table_of_a_log(monkeypatch, root_logger) -> None:
+    with FakeKafka() as kafka:
+        monkeypatch.setattr(columnar_kafka, "Producer", kafka.Producer)
+        namespace: dict[str, Any] = {}
+        exec(compile(section("frameworks.md", "Logging"), "frameworks.md", "exec"), namespace)
+        try:
+            {}["no such order"]
+        except KeyError:
+            root_logger.exception("late")
+        logging.getLogger("columnar_kafka.x").warning("what must not come back")
+        namespace["producer"].close()
+        [segment] = kafka.messages("log")
+        assert is_segment(segment.headers())
+        first, second = [record.value() for record in kafka.records("log")]
+    assert first.pop("time") == pytest.approx(time.time(), abs=3600)
+    assert first == {
+        "level": "WARNING",
+        "logger": "root",
+        "message": "3 orders are late",
+        "exception": None,
+        "_rest": '{"shop":"a"}',
+    }
+    assert (second["level"], second["_rest"]) == ("ERROR", None)
+    assert second["exception"].endswith("KeyError: 'no such order'")
+
+
+def test_the_logging_handler_never_fails_the_program(monkeypatch, root_logger, capsys) -> None:
+    with FakeKafka() as kafka:
+        monkeypatch.setattr(columnar_kafka, "Producer", kafka.Producer)
+        text = section("frameworks.md", "Logging")
+        full = text.replace(
+            '"columnar.encoding"', '"queue.buffering.max.messages": 1, "columnar.encoding"'
+        )
+        kafka.create_topic("log")
+        namespace: dict[str, Any] = {}
+        exec(compile(full, "frameworks.md", "exec"), namespace)
+        root_logger.warning("one too many")
+        namespace["producer"].close()
+        assert len(kafka.records("log")) == 1
+    assert "BufferError" in capsys.readouterr().err
 
 
 def test_one_record_goes_all_the_way_as_the_design_shows_it(tmp_path, monkeypatch) -> None:

@@ -30,6 +30,7 @@ NAMES = {
     "SegmentError",
     "SerializingProducer",
     "ShareConsumer",
+    "patch_confluent_kafka",
     "schema_of",
 }
 

@@ -31,10 +31,24 @@ else:
     StockConsumer = cimpl.Consumer.__mro__[-2]
     StockProducer = cimpl.Producer.__mro__[-2]
 
-__all__ = ["StockConsumer", "StockProducer", "traced"]
+__all__ = ["StockConsumer", "StockProducer", "put_in_place", "traced"]
 
 _NAMES: Final = ("Consumer", "DeserializingConsumer", "Producer", "SerializingProducer")
-AT_IMPORT: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
+BEFORE_OURS: Final = {name: getattr(confluent_kafka, name) for name in _NAMES}
+"""What a class of ours has replaced in confluent-kafka; at import, if the user did that."""
+
+
+def put_in_place(cls: Any) -> None:
+    """Replace confluent-kafka's class of that name with a class of ours, which a tracer sees."""
+    name = cls.__name__
+    before = getattr(confluent_kafka, name)
+    if not _is_ours(before):
+        BEFORE_OURS[name] = before
+    setattr(confluent_kafka, name, cls)
+
+
+def _is_ours(cls: Any) -> bool:
+    return any("_stock" in vars(base) for base in getattr(cls, "__mro__", ()))
 
 
 def traced(cls: Any) -> Any:
@@ -48,7 +62,7 @@ def traced(cls: Any) -> Any:
     name = ours._stock.__name__
     tracer = getattr(confluent_kafka, name)
     if isinstance(tracer, type) and issubclass(tracer, ours):
-        tracer = AT_IMPORT[name]  # the user has put ours there
+        tracer = BEFORE_OURS[name]
     if not (isinstance(tracer, type) and issubclass(tracer, ours._stock)):
         return cls
     kept = vars(cls).get("_seen_by")  # in a global cache `cls` would never be freed

@@ -1,7 +1,7 @@
 # The native core's types; the sources are in `native/`.
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +23,8 @@ class RowFormat:
     def is_given_up(self) -> bool: ...
     def says_null(self, place: int, is_null: bool) -> bool: ...
     def nulls(self) -> list[int]: ...
+    def takes_time(self, leaf: int, seen: Sequence[Any]) -> bool: ...
+    def time_forms(self) -> list[tuple[int, tuple[str, int | None, bool | None, str]]]: ...
 
 class PanicError(RuntimeError): ...
 
@@ -279,6 +281,7 @@ class JsonSchema:
         nulls: AbstractSet[str] | None,
         texts: AbstractSet[str],
         uuids: AbstractSet[str],
+        times: Mapping[str, Sequence[Any]],
     ) -> Self: ...
 
 class AvroSchema:

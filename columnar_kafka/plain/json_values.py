@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from columnar_kafka.segment.time_form import TimeForm
+
 __all__ = ["JsonValues"]
 
 _ABSENT: Final[Any] = object()
@@ -172,6 +174,10 @@ class _Makers:
             return _json if path in self._layout.texts else _as_it_is
         if kind == "binary" and path in self._layout.uuids:
             return _uuid
+        if kind in _TIMES:
+            has_date, has_zone = kind != "time", kind == "timestamp"
+            form = self._layout.time_form(path, has_date=has_date, has_zone=has_zone)
+            return _TIMES[kind](arrow, form)
         return _LEAVES[kind](arrow)
 
 
@@ -247,9 +253,9 @@ def _date(_: pa.DataType) -> Callable[[Any], Any]:
     return lambda value: _number(value) if type(value) is int else value.isoformat()
 
 
-def _timestamp(arrow: pa.TimestampType) -> Callable[[Any], Any]:
+def _timestamp(arrow: pa.TimestampType, form: TimeForm) -> Callable[[Any], Any]:
     per_second = PER_SECOND[arrow.unit]
-    epoch, zone = (_EPOCH, "") if arrow.tz is None else (_UTC_EPOCH, "Z")
+    epoch = _EPOCH if arrow.tz is None else _UTC_EPOCH
 
     def make(value: Any) -> Any:
         ticks = value
@@ -260,30 +266,25 @@ def _timestamp(arrow: pa.TimestampType) -> Callable[[Any], Any]:
             whole = _EPOCH + datetime.timedelta(seconds=seconds)
         except OverflowError:
             return _number(ticks)
-        return f"{whole.isoformat()}{_fraction(fraction, per_second)}{zone}"
+        nanos = fraction * 10**9 // per_second
+        return f"{whole.isoformat(form.separator)}{form.fraction(nanos)}{form.zone}"
 
     return make
 
 
-def _time(arrow: pa.DataType) -> Callable[[Any], Any]:
+def _time(arrow: pa.DataType, form: TimeForm) -> Callable[[Any], Any]:
     per_second = PER_SECOND[arrow.unit]
 
     def make(value: Any) -> str:
         if type(value) is not int:
-            return str(value.isoformat())
-        seconds, fraction = divmod(value, per_second)
-        whole = (_EPOCH + datetime.timedelta(seconds=seconds)).time()
-        return f"{whole.isoformat()}{_fraction(fraction, per_second)}"
+            whole, nanos = value.replace(microsecond=0), value.microsecond * 1000
+        else:
+            seconds, fraction = divmod(value, per_second)
+            whole = (_EPOCH + datetime.timedelta(seconds=seconds)).time()
+            nanos = fraction * 10**9 // per_second
+        return f"{whole.isoformat()}{form.fraction(nanos)}"
 
     return make
-
-
-def _fraction(fraction: int, per_second: int) -> str:
-    """Return a fraction of a second in the digits of microseconds, or nanoseconds; or none."""
-    nanos = fraction * 10**9 // per_second
-    if nanos % 1000:
-        return f".{nanos:09}"
-    return f".{nanos // 1000:06}" if nanos else ""
 
 
 def _duration(arrow: pa.DurationType) -> Callable[[Any], Any]:
@@ -301,9 +302,11 @@ _LEAVES: Final[Mapping[str | None, Callable[[Any], Callable[[Any], Any]]]] = {
     "float": _float,
     "decimal": _decimal,
     "date": _date,
+    "duration": _duration,
+    "binary": lambda _: _bytes,
+}
+_TIMES: Final[Mapping[str | None, Callable[[Any, TimeForm], Callable[[Any], Any]]]] = {
     "time": _time,
     "timestamp": _timestamp,
     "local timestamp": _timestamp,
-    "duration": _duration,
-    "binary": lambda _: _bytes,
 }

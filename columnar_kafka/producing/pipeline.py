@@ -84,7 +84,11 @@ class Pipeline:
         self.formats = TopicFormats(settings._replace(on_delivery=None), self.queue.lock)
 
     def connect(self, settings: ProducerConfig, broker: ProducerBroker) -> None:
-        """Make the thread that sends what is buffered to `broker`; it is yet to be started."""
+        """Make the thread that sends what is buffered to `broker`; it is yet to be started.
+
+        Raises:
+            SchemaError, TypeError: a schema of the settings cannot be its topic's.
+        """
         self._broker = broker
         accumulator = Accumulator(
             queue=self.queue,
@@ -103,6 +107,8 @@ class Pipeline:
             delivery=self.delivery,
             message_timeout=settings.message_timeout,
         )
+        for topic, schema in settings.schemas.items():
+            self.set_schema(topic, schema, None)
 
     def stats(self) -> ProducerStats:
         """Return what has been sent, and what waits. For any thread; takes no lock."""

@@ -76,7 +76,7 @@ class Producer(StockProducer):
 
         Raises:
             ConfigError: an unknown ``columnar.`` key or a value that is not allowed.
-            KafkaException, TypeError: as confluent-kafka.
+            KafkaException, TypeError: as confluent-kafka, and as `set_schema` for given schemas.
         """
         arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
         settings, inner = ProducerConfig.parse(arguments.merged())

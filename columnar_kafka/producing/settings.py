@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import (
@@ -47,6 +48,7 @@ _PRODUCER_KEYS: Final = (
     "columnar.segment.rows",
     "columnar.linger.ms",
     "columnar.metadata",
+    "columnar.schema.topics",
     "columnar.value.format",
     "columnar.value.fields",
     "columnar.value.misfit",
@@ -62,6 +64,12 @@ def _members(key: str, value: Any) -> tuple[str, ...]:
         allowed = ",".join(METADATA_MEMBERS)
         raise ConfigError(f"{key}={value!r}: must be none, or some of {allowed}, each once")
     return tuple(name for name in METADATA_MEMBERS if name in names)
+
+
+def _schemas(key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(topic, str) for topic in value):
+        raise ConfigError(f"{key} must be a dict of topics and their schemas, not {value!r}")
+    return dict(value)
 
 
 def _column(key: str, value: Any) -> str:
@@ -84,6 +92,7 @@ class ProducerConfig(NamedTuple):
     segment_rows: int
     linger: float
     metadata: tuple[str, ...]
+    schemas: Mapping[str, Any]
     value_format: str
     value_fields: str
     value_misfit: str
@@ -128,6 +137,7 @@ class ProducerConfig(NamedTuple):
             segment_rows=read.own("columnar.segment.rows", 100_000, integer(1, MAX_ROWS)),
             linger=max(linger_ms - inner_linger_ms, linger_ms / 2) / 1000,
             metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
+            schemas=read.own("columnar.schema.topics", {}, _schemas),
             value_format=read.own("columnar.value.format", "rows", choice(*VALUE_FORMATS)),
             value_fields=read.own("columnar.value.fields", "lenient", choice("lenient", "exact")),
             value_misfit=read.own("columnar.value.misfit", "plain", choice("plain", "raise")),

@@ -74,7 +74,7 @@ def make_format(
         encoder=lazy.ParquetEncoder(compression),
         limits=limits,
         engine=engine,
-        values=None if values is None else values.reader(engine.nulls),
+        values=None if values is None else values.reader(engine.habits),
         misfits=misfits,
     )
 

@@ -90,3 +90,5 @@ def test_records_and_spans_are_those_of_stock(
     stock: dict[str, Any], order: str, variant: str, topic: str, servers: str
 ) -> None:
     assert child.run(observe, order, variant, topic, servers, **ENVIRONMENT) == stock
+    for kind in traffic.KINDS:
+        traffic.check_messages(variant, f"{topic}-{kind}", servers)

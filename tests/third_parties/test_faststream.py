@@ -9,6 +9,8 @@ import child
 import pytest
 import traffic
 
+ORDERS = [{"id": n, "items": ["tea"], "gift": None} for n in range(traffic.COUNT)]
+
 
 def served(variant: str, topic: str, servers: str) -> dict[str, Any]:
     """Publish to a service that answers on a second topic; return what both topics received."""
@@ -21,13 +23,7 @@ async def _served(variant: str, topic: str, servers: str) -> dict[str, Any]:
         traffic.put_ours_in_place(variant, schemas)
     from faststream.confluent import KafkaBroker, KafkaMessage
 
-    async def decode(message: KafkaMessage, original: Any) -> Any:
-        """Leave records as they are, decoded already; a batch's body is a list."""
-        bodies = message.body if isinstance(message.body, list) else [message.body]
-        is_decoded = all(isinstance(body, dict) for body in bodies)
-        return message.body if is_decoded else await original(message)
-
-    broker = KafkaBroker(servers, decoder=decode)
+    broker = KafkaBroker(servers)
     received: list[Any] = []
     answers: list[Any] = []
     done = asyncio.Event()
@@ -75,8 +71,32 @@ def test_stock_serves(stock: dict[str, Any]) -> None:
     }
 
 
-@pytest.mark.parametrize("variant", traffic.VARIANTS)
+@pytest.mark.parametrize("variant", traffic.FOR_FRAMEWORKS)
 def test_a_service_does_what_it_does_with_stock(
     stock: dict[str, Any], variant: str, topic: str, servers: str
 ) -> None:
     assert child.run(served, variant, topic, servers) == stock
+    for each in (topic, f"{topic}-out"):
+        traffic.check_messages(variant, each, servers)
+
+
+def run_example(topic: str, servers: str) -> list[dict[str, Any]]:
+    """Run the page's application; return what its subscriber was called with."""
+    names = {"localhost:9092": servers, '"orders"': repr(topic), '"billing"': repr(topic)}
+    namespace: dict[str, Any] = {}
+    exec(traffic.snippet("FastStream", names), namespace)
+    return asyncio.run(_billed(namespace["broker"], namespace["billed"], topic))
+
+
+async def _billed(broker: Any, billed: Any, topic: str) -> list[dict[str, Any]]:
+    async with broker:
+        await broker.start()
+        await asyncio.gather(*(broker.publish(order, topic) for order in ORDERS))
+        async with asyncio.timeout(60):
+            return [await billed.get() for _ in ORDERS]
+
+
+def test_the_page_shows_how(topic: str, servers: str) -> None:
+    billed = child.run(run_example, topic, servers)
+    assert sorted(billed, key=lambda order: order["id"]) == ORDERS
+    traffic.check_messages("json", topic, servers)

@@ -104,6 +104,8 @@ def test_records_and_traces_are_those_of_stock(
     stock: dict[str, Any], order: str, variant: str, topic: str, servers: str
 ) -> None:
     assert child.run(observe, order, variant, topic, servers, **ENVIRONMENT) == stock
+    for kind in traffic.KINDS:
+        traffic.check_messages(variant, f"{topic}-{kind}", servers)
 
 
 def without_headers(kind: str, topic: str, servers: str) -> list[int]:

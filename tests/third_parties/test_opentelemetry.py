@@ -100,12 +100,14 @@ def test_records_and_spans_are_those_of_stock(
     stock: dict[str, Any], order: str, variant: str, topic: str, servers: str
 ) -> None:
     assert child.run(observe, order, variant, topic, servers) == stock
+    for kind in traffic.KINDS:
+        traffic.check_messages(variant, f"{topic}-{kind}", servers)
 
 
 def test_our_classes_put_in_the_place_of_stocks_are_traced_as_stock(
     stock: dict[str, Any], topic: str, servers: str
 ) -> None:
-    observed = child.run(observe, IN_PLACE, "rows", topic, servers)
+    observed = child.run(observe, IN_PLACE, "json", topic, servers)
     assert observed == {kind: stock[kind] for kind in IN_PLACE_KINDS}
 
 

@@ -136,3 +136,5 @@ def test_an_application_does_what_it_does_with_stock(
 ) -> None:
     guarantee, expected = stock
     assert child.run(totals, guarantee, variant, topic, servers) == expected
+    for each in (topic, f"{topic}-out"):
+        traffic.check_messages(variant, each, servers)

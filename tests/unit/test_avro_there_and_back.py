@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import io
+import json
 import math
 import random
 import struct
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_values import avro_values, fields, schema
@@ -220,3 +225,56 @@ def test_lists_and_maps_of_many_and_of_each_other(way: bool) -> None:
     found, are_records = there_and_back(avro, values, produced=way, consumed=way)
     assert found == values
     assert all(are_records)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_confluents_serializer_and_deserializer(way: bool) -> None:
+    registry = pytest.importorskip("confluent_kafka.schema_registry")
+    serdes = pytest.importorskip("confluent_kafka.schema_registry.avro")
+    client = registry.SchemaRegistryClient.new_client({"url": "mock://"})
+    avro = {"type": "record", "name": "R", "fields": fields()}
+    serialize = serdes.AvroSerializer(client, json.dumps(avro))
+    context = SerializationContext("t", MessageField.VALUE)
+    rows = list(map(simple_row, range(20)))
+    values = [serialize(row, context) for row in rows]
+    found, are_records = there_and_back(avro, values, produced=way, consumed=way)
+    assert found == values
+    assert all(are_records)
+    deserialize = serdes.AvroDeserializer(client)
+    assert [deserialize(value, context) for value in found] == [
+        deserialize(value, context) for value in values
+    ]
+
+
+def simple_row(n: int) -> dict[str, Any]:
+    """Return a row of all fields."""
+    at = datetime.datetime(2026, 1, 31, 12, n % 60, tzinfo=datetime.timezone.utc)
+    inner = {"x": n, "texts": [None, "a"]}
+    return {
+        "flag": True,
+        "small": n,
+        "long": None,
+        "float": 0.5,
+        "double": n / 3,
+        "text": "é",
+        "data": b"\0",
+        "fixed": b"ab",
+        "symbol": "C_1",
+        "id": str(uuid.UUID(int=n)),
+        "money": decimal.Decimal(-n) / 4,
+        "amount": decimal.Decimal(n),
+        "day": at.date(),
+        "time": at.time(),
+        "micros": at.time(),
+        "at": at,
+        "nanos": 3 * n,
+        "local": at.replace(tzinfo=None),
+        "record": inner,
+        "maybe": inner,
+        "list": [n] * n,
+        "lists": [[inner] * (n % 3), []],
+        "map": {str(m): m / 4 for m in range(n)},
+        "wide": n << 30,
+        "number": n / 7,
+        "either": "X",
+    }

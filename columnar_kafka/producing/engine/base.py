@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns, RowValues
     from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native import _core as core
-    from columnar_kafka.plain.reversible import Nulls
+    from columnar_kafka.plain.reversible import Habits
     from columnar_kafka.producing.engine.record_block import Block
     from columnar_kafka.producing.misfits import Misfits
     from columnar_kafka.producing.segment_limits import SegmentLimits
@@ -121,8 +121,8 @@ class Engine(Protocol):
     """How the records of a topic become columns. For any thread; `open_batch` under the lock."""
 
     @property
-    def nulls(self) -> Nulls | None:
-        """What null says in the columns of values in JSON, if the engine decides it."""
+    def habits(self) -> Habits | None:
+        """How values in JSON say what columns do not, if the engine decides it."""
         ...
 
     def open_batch(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> Batch:
@@ -186,8 +186,8 @@ class ValueColumns(Protocol):
         """
         ...
 
-    def reader(self, nulls: Nulls | None) -> ValueReader:
-        """Return what reads values in Python; `nulls` is `Engine.nulls`."""
+    def reader(self, habits: Habits | None) -> ValueReader:
+        """Return what reads values in Python; `habits` are `Engine.habits`."""
         ...
 
 

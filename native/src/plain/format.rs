@@ -52,9 +52,16 @@ impl PlainFormat {
         entry(py, "PlainFormat.lenient_json", || {
             let json_texts = marked(json_texts, rows.get().leaf_sizes.len());
             let (keeps_unknown, keeps_misfits) = keeps;
-            let reverses = false;
-            let rules =
-                Rules { path, keeps_unknown, grows, keeps_misfits, coerces, reverses, json_texts };
+            let rules = Rules {
+                path,
+                keeps_unknown,
+                grows,
+                keeps_misfits,
+                coerces,
+                reverses: false,
+                json_texts,
+                time_forms: Vec::new(),
+            };
             Ok(Self { rows, values: Values::Lenient(rules) })
         })
     }

@@ -12,5 +12,6 @@ pub mod made;
 pub mod schema;
 pub mod size;
 pub mod strings;
+pub mod time_form;
 pub mod to_objects;
 pub mod to_rows;

@@ -260,7 +260,7 @@ def test_it_is_traced_where_it_has_taken_the_tracers_place(
     calls: Calls, embedded: EmbeddedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a framework uses it; the tracer was there when the package was imported."""
-    monkeypatch.setitem(traced_classes.AT_IMPORT, "Producer", confluent_kafka.Producer)
+    monkeypatch.setitem(traced_classes.BEFORE_OURS, "Producer", confluent_kafka.Producer)
     monkeypatch.setattr(confluent_kafka, "Producer", columnar_kafka.Producer)
     with producer(embedded, confluent_kafka.Producer) as made:
         made.set_schema(topic, SCHEMA)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,13 +17,15 @@ from confluent_kafka import KafkaError, KafkaException
 from inside import pipeline_of
 from support import Reports
 
-from columnar_kafka import ArrowReport, RowError, SchemaError
+from columnar_kafka import ArrowReport, ConfigError, RowError, SchemaError
+from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SMALL = pa.schema([("n", pa.int32()), ("text", pa.string())])
+JSON = {"columnar.encoding": "parquet", "columnar.value.format": "json"}
 GROWN = pa.schema([("more", pa.float64()), ("text", pa.string()), ("n", pa.int64())])
 
 
@@ -40,6 +45,57 @@ def make(kafka: FakeKafka, **config: Any) -> Any:
 
 def values(kafka: FakeKafka) -> list[Any]:
     return [record.value() for record in kafka.records("t")]
+
+
+# --- schemas in the configuration ---------------------------------------------------------------
+
+
+def test_topics_have_the_schemas_of_the_configuration(kafka: FakeKafka) -> None:
+    """So a service that produces bytes changes its import and its configuration only."""
+    avro = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    schemas = {"t": SMALL, "u": json.dumps(avro)}
+    with kafka.Producer({**JSON, "columnar.schema.topics": schemas}) as producer:
+        producer.produce("t", '{"n":1,"text":"a"}', partition=0)
+        producer.produce("u", b'{"n":2}')
+        producer.produce("v", b'{"n":3}')
+    for topic, is_there in (("t", True), ("u", True), ("v", False)):
+        [message] = kafka.messages(topic)
+        assert is_segment(message.headers()) == is_there
+    assert values(kafka) == [{"n": 1, "text": "a", "_rest": None}]
+
+
+def test_a_schema_of_the_configuration_may_grow(kafka: FakeKafka) -> None:
+    with kafka.Producer({**JSON, "columnar.schema.topics": {"t": SMALL}}) as producer:
+        producer.set_schema("t", GROWN)
+        with pytest.raises(SchemaError, match="'more'"):
+            producer.set_schema("t", pa.schema([("n", pa.int32())]))
+
+
+@pytest.mark.parametrize(
+    ("schemas", "error", "text"),
+    [
+        ("infer", ConfigError, "columnar.schema.topics must be a dict of topics and their schemas"),
+        ({1: SMALL}, ConfigError, "columnar.schema.topics must be a dict"),
+        ({"t": pa.schema([("n", pa.null())])}, SchemaError, "'n'"),
+        ({"compacted": SMALL}, SchemaError, "cleanup.policy=compact"),
+        ({"t": 5}, TypeError, "int"),
+    ],
+)
+def test_schemas_of_the_configuration_are_checked(
+    kafka: FakeKafka, schemas: Any, error: type[Exception], text: str
+) -> None:
+    kafka.create_topic("compacted", 1, compacted=True)
+    threads = threading.active_count()
+    with pytest.raises(error, match=text):
+        kafka.Producer({**JSON, "columnar.schema.topics": schemas})
+    gc.collect()
+    assert threading.active_count() == threads
+
+
+def test_without_an_encoding_the_schemas_of_the_configuration_wait(kafka: FakeKafka) -> None:
+    with kafka.Producer({"columnar.schema.topics": {"t": SMALL}}) as producer:
+        producer.produce("t", b"{}", partition=0)
+    assert values(kafka) == [b"{}"]
 
 
 # --- a schema that grows ------------------------------------------------------------------------

@@ -39,6 +39,7 @@ def test_the_producers_defaults() -> None:
             segment_rows=100_000,
             linger=0.995,
             metadata=("id", "key", "timestamp", "headers"),
+            schemas={},
             value_format="rows",
             value_fields="lenient",
             value_misfit="plain",
