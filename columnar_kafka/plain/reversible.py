@@ -103,14 +103,19 @@ class FirstHabits:
 class JsonColumns:
     """The columns of JSON objects: those of a schema, and one for the rest."""
 
-    def __init__(self, schema: RecordSchema, rest_column: str | None) -> None:
+    def __init__(
+        self, schema: RecordSchema, rest_column: str | None, *, is_inferred: bool = False
+    ) -> None:
         """Describe them; with None for the rest's column, objects may not differ.
+
+        Files say if the schema `is_inferred`.
 
         Raises:
             SchemaError: the schema has a field of that name.
         """
         self.schema = schema
         self.rest_column = rest_column
+        self.is_inferred = is_inferred
         self.records = schema if rest_column is None else with_rest(schema, rest_column)
         self.nullable = list(dict.fromkeys(nullable_paths(schema.arrow)))
         """The paths of the fields that may be null; a field's place is that among them."""
@@ -148,6 +153,7 @@ class Reversible:
             SchemaError: the schema has a map whose keys are no texts.
         """
         self.schema = schema = columns.schema
+        self.is_inferred = columns.is_inferred
         self._rest = columns.rest_column
         self._habits = habits
         self._paths = columns.nullable
@@ -196,7 +202,8 @@ class Reversible:
         """Return the key-value pair of a file's footer; `says_null`: every null in it says null."""
         said = self._paths if says_null else [self._paths[place] for place in self._habits.nulls()]
         texts, uuids = self.schema.json_texts, self.schema.uuids
-        return JsonLayout(self._rest, frozenset(said), texts, uuids, self._says.times()).footer()
+        times, inferred = self._says.times(), self.is_inferred
+        return JsonLayout(self._rest, frozenset(said), texts, uuids, times, inferred).footer()
 
 
 def nullable_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:

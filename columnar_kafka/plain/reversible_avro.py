@@ -91,6 +91,7 @@ class ReversibleAvro:
 
     value_format: Final = "avro"
     has_rest: Final = False
+    is_inferred = False
 
     def __init__(self, columns: AvroColumns) -> None:
         self.schema = columns.records

@@ -173,8 +173,7 @@ class Producer(StockProducer):
         """
         pipeline = self._pipeline
         self._check_usable()
-        # What is no text is confluent-kafka's to refuse.
-        topic_format = pipeline.formats.get(topic) if isinstance(topic, str) else None
+        topic_format = pipeline.format_of(topic)
         if topic_format is None:
             self._has_plain = True
             stock: dict[str, Any] = {"timestamp": timestamp, "headers": headers}
@@ -269,7 +268,7 @@ class Producer(StockProducer):
         """
         self._check_usable()
         report = first_given(callback, on_delivery)
-        if topic in self._pipeline.formats:
+        if self._pipeline.format_of(topic) is not None:
             produce = partial(Producer.produce, self, topic)
             return produce_messages(produce, messages, partition, report)
         self._has_plain = True

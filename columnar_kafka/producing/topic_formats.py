@@ -6,25 +6,27 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
+from columnar_kafka.broker.base import TopicLimits
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.producing import lazy_values
 from columnar_kafka.producing.engine.base import TopicFormat
 from columnar_kafka.producing.engine.choice import choose_engine
+from columnar_kafka.producing.engine.no_columns import NO_COLUMNS
 from columnar_kafka.producing.misfits import Misfits
 from columnar_kafka.producing.segment_limits import SegmentLimits
-from columnar_kafka.schema import check_growth
+from columnar_kafka.schema import RecordSchema, check_growth
 from columnar_kafka.segment import lazy_encoding as lazy
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from columnar_kafka.broker.base import TopicLimits
     from columnar_kafka.producing.engine.base import ValueColumns
     from columnar_kafka.producing.settings import ProducerConfig
-    from columnar_kafka.schema import RecordSchema
 
 __all__ = ["TopicFormats", "make_format"]
 
@@ -55,7 +57,7 @@ def make_format(
         misfits: what becomes of such values that do not fit.
 
     Raises:
-        SchemaError: pyarrow cannot write a type, or its values cannot have the format.
+        SchemaError: pyarrow cannot write a type, or values cannot be read into it.
     """
     kafka = KafkaColumn(members)
     schema = kafka.schema(records.arrow)
@@ -113,20 +115,63 @@ class TopicFormats(dict[str, "TopicFormat"]):
                 f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
                 "compact by: use a topic with cleanup.policy=delete, or send plain messages"
             )
-        limits = SegmentLimits.of(
+        limits, made, known = self.limits(config), None, None
+        while made is None or known is not made:  # or another thread, or a handler, was faster
+            known = self.get(topic)
+            made = self.grown(known, topic, records, limits, value_format, given)
+            known = self.replaced(known, made, announce)
+
+    def replaced(
+        self,
+        known: TopicFormat | None,
+        made: TopicFormat,
+        announce: Callable[[TopicFormat], None],
+    ) -> TopicFormat:
+        """Use a format in place of the one that is known; return the one that is used from now on.
+
+        That is another one, if it came before.
+        """
+        with self._lock:
+            newest = self.get(made.topic)
+            if newest is not None and newest is not known:
+                return newest
+            announce(made)
+            self[made.topic] = made
+            return made
+
+    def limits(self, config: TopicLimits) -> SegmentLimits:
+        """Return how large segments may be, by what Kafka tells of their topic."""
+        return SegmentLimits.of(
             self._settings,
             max_message_bytes=config.max_message_bytes,
             partitions=config.partitions,
         )
-        is_set = False
-        while not is_set:
-            known = self.get(topic)
-            topic_format = self.grown(known, topic, records, limits, value_format, given)
-            with self._lock:
-                if self.get(topic) is known:  # or another thread, or a handler, was faster
-                    announce(topic_format)
-                    self[topic] = topic_format
-                    is_set = True
+
+    def awaiting(self, topic: str) -> TopicFormat:
+        """Return the format of a topic until its schema is inferred."""
+        return replace(self.plain(topic, TopicLimits()), awaits_schema=True)
+
+    def plain(self, topic: str, config: TopicLimits) -> TopicFormat:
+        """Return the format of a topic that has plain messages only."""
+        return TopicFormat(
+            topic=topic,
+            records=RecordSchema(pa.schema([])),
+            columns=NO_COLUMNS,
+            kafka=KafkaColumn(self._settings.metadata),
+            schema=pa.schema([]),
+            encoder=lazy.ParquetEncoder("none"),
+            limits=self.limits(config),
+            engine=NO_COLUMNS,
+        )
+
+    def inferred(self, topic: str, records: RecordSchema, limits: SegmentLimits) -> TopicFormat:
+        """Return the format of a topic whose schema is inferred.
+
+        Raises:
+            SchemaError: it has the rest's column, or one that cannot be written.
+        """
+        values = lazy_values.JsonColumns(records, self._settings.rest_column, is_inferred=True)
+        return self._made(topic, values.records, limits, values)
 
     def grown(
         self,
@@ -143,13 +188,31 @@ class TopicFormats(dict[str, "TopicFormat"]):
             value_format = settings.value_format if known is None else known.value_format
         values = self._columns(records, value_format, given)
         records = records if values is None else values.records
-        if known is not None:
+        if known is not None and not known.is_inferred:
             check_growth(known.records, records)
             is_same = known.records == records and known.records.arrow.equals(
                 records.arrow, check_metadata=True
             )
             if is_same and known.value_format == value_format and _is_like(known, values):
                 return replace(known, limits=limits)  # keeps what its encoder has learned
+        return self._made(topic, records, limits, values)
+
+    def _columns(self, records: RecordSchema, value_format: str, given: Any) -> ValueColumns | None:
+        """Return the columns of values in a format; None: they are rows."""
+        if value_format == "json":
+            keeps_rest = self._settings.value_fields == "lenient"
+            rest = self._settings.rest_column if keeps_rest else None
+            return lazy_values.JsonColumns(records, rest)
+        return lazy_values.AvroColumns(records, given) if value_format == "avro" else None
+
+    def _made(
+        self,
+        topic: str,
+        records: RecordSchema,
+        limits: SegmentLimits,
+        values: ValueColumns | None,
+    ) -> TopicFormat:
+        settings = self._settings
         return make_format(
             topic,
             records,
@@ -160,14 +223,6 @@ class TopicFormats(dict[str, "TopicFormat"]):
             values=values,
             misfits=None if values is None else self.misfits,
         )
-
-    def _columns(self, records: RecordSchema, value_format: str, given: Any) -> ValueColumns | None:
-        """Return the columns of values in a format; None: they are rows."""
-        if value_format == "json":
-            keeps_rest = self._settings.value_fields == "lenient"
-            rest = self._settings.rest_column if keeps_rest else None
-            return lazy_values.JsonColumns(records, rest)
-        return lazy_values.AvroColumns(records, given) if value_format == "avro" else None
 
 
 def _is_like(known: TopicFormat, values: ValueColumns | None) -> bool:

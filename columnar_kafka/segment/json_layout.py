@@ -31,6 +31,7 @@ class JsonLayout(NamedTuple):
         texts: the columns of JSON text.
         uuids: the columns of 16 bytes that are UUIDs.
         times: the forms of columns of times, where they are not usual.
+        inferred: whether the columns are a guess of the producer, and another one's may differ.
     """
 
     rest: str | None = None
@@ -38,6 +39,7 @@ class JsonLayout(NamedTuple):
     texts: AbstractSet[str] = frozenset()
     uuids: AbstractSet[str] = frozenset()
     times: Mapping[str, TimeForm] = MappingProxyType({})
+    inferred: bool = False
 
     @classmethod
     def parse(cls, text: bytes | None, schema: pa.Schema) -> JsonLayout:
@@ -60,7 +62,8 @@ class JsonLayout(NamedTuple):
         if rest is not None and not _is_rest(rest, schema):
             _refuse(text, "rest must be the name of a column of text that may be null")
         nulls, texts, uuids = (_paths(text, said, name) for name in ("nulls", "texts", "uuids"))
-        return cls(rest, nulls, texts, uuids, _times(text, said))
+        inferred = said.get("inferred") is True
+        return cls(rest, nulls, texts, uuids, _times(text, said), inferred)
 
     def footer(self) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer that says this; `nulls` are not None."""
@@ -69,6 +72,7 @@ class JsonLayout(NamedTuple):
         parts: dict[str, Any] = {"rest": self.rest}
         parts |= {name: sorted(some) for name, some in paths.items()}
         parts["times"] = {path: form.text() for path, form in sorted(self.times.items())}
+        parts["inferred"] = self.inferred
         given = {name: part for name, part in parts.items() if part}
         text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
         return {JSON_KEY.decode(): text.encode()}

@@ -93,7 +93,7 @@ class _Known:
         layout = JsonLayout.parse(said.get(JSON_KEY), self.arrow)
         assert self.schema is not None
         try:
-            return native.core.JsonSchema(self.schema, *layout[:-1], dict(layout.times))
+            return native.core.JsonSchema(self.schema, *layout[:4], dict(layout.times))
         except native.core.PanicError:
             return None
 

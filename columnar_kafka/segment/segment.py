@@ -26,6 +26,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.segment.decoder import MALFORMED, RawSegment, default_decoder, undecodable
 from columnar_kafka.segment.headers import parse_headers
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 from columnar_kafka.segment.verification import verify
 
 if TYPE_CHECKING:
@@ -349,6 +350,18 @@ def decoded_columns(segment: Segment, columns: Sequence[str]) -> pa.Table:
     and for the member. Raises as `Segment.to_table`, but for the names.
     """
     return segment._read(columns)  # noqa: SLF001 - beside its class
+
+
+def json_layout(segment: Segment) -> JsonLayout | None:
+    """Return what a segment's footer says of JSON; None: its records were produced as rows.
+
+    Raises:
+        SegmentError: the bytes are not what the headers say, or the footer is malformed.
+    """
+    with segment._located():  # noqa: SLF001 - beside its class
+        opened = segment._open()  # noqa: SLF001
+        text = opened.said.get(JSON_KEY)
+        return None if text is None else JsonLayout.parse(text, opened.schema)
 
 
 def _check_records(table: pa.Table) -> None:

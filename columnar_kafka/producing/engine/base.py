@@ -133,10 +133,11 @@ class Engine(Protocol):
 class ValueReader(Protocol):
     """How values that are text or bytes become rows, and rows beside them. For any thread.
 
-    `schema` has the columns of the users' rows.
+    `schema` has the columns of the users' rows. One that `is_inferred` changes with the rest.
     """
 
     schema: RecordSchema
+    is_inferred: bool
 
     @property
     def value_format(self) -> str:
@@ -211,6 +212,8 @@ class TopicFormat:
     """How values that are no rows become some; None: they are plain messages."""
     misfits: Misfits | None = None
     """What becomes of those that do not fit."""
+    awaits_schema: bool = False
+    """Whether its records wait until their schema is inferred: see `inferring`."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -234,7 +237,12 @@ class TopicFormat:
     @property
     def texts(self) -> tuple[type, ...]:
         """The classes of values that are no rows."""
-        return _BYTES if self.values is None else _BUFFERS
+        return _BUFFERS if self.awaits_schema or self.values is not None else _BYTES
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether its schema was inferred, and changes with what is in the rest."""
+        return self.values is not None and self.values.is_inferred
 
     @property
     def has_rest(self) -> bool:

@@ -225,7 +225,7 @@ def test_the_pages_table_of_the_kafka_column_is_the_data() -> None:
 
 def test_the_pages_table_of_columnar_json_is_the_data() -> None:
     rows = re.findall(
-        r"^\| `(\w+)` \| ((?:(?:list|object) of )?strings?) \|", PAGE, flags=re.MULTILINE
+        r"^\| `(\w+)` \| ((?:(?:list|object) of )?strings?|boolean) \|", PAGE, flags=re.MULTILINE
     )
     assert rows == [(member["name"], member["type"]) for member in V1["json"]["members"]]
 
