@@ -135,6 +135,14 @@ class Encoder:
 
 def read_json(rows: RowFormat, has_rest: bool, json_texts: Sequence[int]) -> None: ...
 
+class AvroHeader:
+    def __new__(cls) -> Self: ...
+    @property
+    def settled(self) -> bytes | None: ...
+    def settle(self, header: bytes) -> bytes: ...
+
+def read_avro(rows: RowFormat, fields: Sequence[tuple[str, Any]], header: AvroHeader) -> None: ...
+
 class PlainMessages:
     @staticmethod
     def of_values(values: Sequence[bytes]) -> PlainMessages: ...
@@ -251,6 +259,9 @@ class File:
     def read_json(
         self, schema: JsonSchema, start: int, max_values: int, max_bytes: int
     ) -> RecordReader | None: ...
+    def read_avro(
+        self, schema: AvroSchema, start: int, max_values: int, max_bytes: int
+    ) -> RecordReader | None: ...
     def check(self, schema: FileSchema, max_values: int, max_bytes: int) -> bool: ...
     def table(
         self,
@@ -271,6 +282,11 @@ class JsonSchema:
         texts: AbstractSet[str],
         uuids: AbstractSet[str],
         times: Mapping[str, Sequence[Any]],
+    ) -> Self: ...
+
+class AvroSchema:
+    def __new__(
+        cls, schema: FileSchema, fields: Sequence[tuple[str, Any]], header: bytes
     ) -> Self: ...
 
 class RowGroup:

@@ -20,6 +20,7 @@ from columnar_kafka.plain.json_text import Number, parse, parse_value, text_of
 from columnar_kafka.plain.lenient_leaves import shortest
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 
 if TYPE_CHECKING:
     import decimal
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.segment.json_layout import JsonLayout
     from columnar_kafka.segment.time_form import TimeForm
 
 __all__ = ["JsonValues"]
@@ -52,6 +52,11 @@ class JsonValues:
         self._most = most
         fields = [field for field in columns if field.name not in (KAFKA_COLUMN, self._rest)]
         self._object = _Makers(layout).record(fields, "")
+
+    @classmethod
+    def of(cls, columns: pa.Schema, said: Mapping[bytes, bytes], most: int) -> JsonValues:
+        """Make those of a file whose footer says this of values. Raises SegmentError."""
+        return cls(columns, JsonLayout.parse(said.get(JSON_KEY), columns), most)
 
     def __call__(self, row: Mapping[str, Any]) -> bytes:
         """Return a row's object, as orjson would write it.

@@ -122,6 +122,10 @@ class JsonColumns:
         self.leaves = list(leaf_paths(schema.arrow))
         """The paths of all leaves."""
 
+    def reader(self, habits: Habits | None) -> Reversible:
+        """Return what reads objects in Python; it decides by itself, unless `habits` do."""
+        return Reversible(self, habits or FirstHabits())
+
     def read_natively(self, rows: core.RowFormat) -> None:
         """Have the native core read objects into its columns; it decides what null says, too.
 
@@ -139,6 +143,8 @@ class JsonColumns:
 
 class Reversible:
     """How JSON objects, and rows, become rows of columns and a rest. For any thread."""
+
+    value_format: Final = "json"
 
     def __init__(self, columns: JsonColumns, habits: Habits) -> None:
         """Decode objects.
@@ -187,6 +193,10 @@ class Reversible:
     def row(self, values: RowValues) -> dict[str, Any]:
         """Return what `take` has returned as a row, which `take` accepts again."""
         return self._taken.row(values if self._rest is None else values[:-1])
+
+    def is_like(self, columns: Any) -> bool:
+        """Say whether objects become the same rows by these columns, which have equal types."""
+        return True
 
     def footer(self, *, says_null: bool) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer; `says_null`: every null in it says null."""

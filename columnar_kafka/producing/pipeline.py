@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from columnar_kafka.config import VALUE_FORMATS, choice
 from columnar_kafka.errors import RowError
-from columnar_kafka.producing.accepting.json_value import json_row
+from columnar_kafka.producing.accepting.given_value import given_row
 from columnar_kafka.producing.accepting.record import NewFormat
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
 from columnar_kafka.producing.inferring import SAMPLE, Inferring
@@ -155,7 +155,7 @@ class Pipeline:
             choice(*VALUE_FORMATS)("value_format", value_format)
         records = RecordSchema.parse(schema)
         config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
-        self.formats.set_schema(topic, records, config, self._announce, value_format)
+        self.formats.set_schema(topic, records, config, self._announce, value_format, schema)
 
     def _announce(self, topic_format: TopicFormat) -> None:
         self._accept(NewFormat(topic_format), 0, 0)
@@ -203,14 +203,14 @@ class Pipeline:
         if isinstance(value, bytearray | memoryview):
             value = bytes(value)
         data = value.encode() if isinstance(value, str) else value
-        json, misfits = topic_format.json, topic_format.misfits
+        misfits = topic_format.misfits
         if topic_format.awaits_schema:
             self._accept_unsettled(topic_format, partition, data, metadata, nbytes)
             return
-        if data is None or json is None or misfits is None:
+        if data is None or topic_format.values is None or misfits is None:
             self._accept_plain(topic_format, partition, data, metadata, nbytes)
             return
-        read = partial(json_row, topic_format, data, metadata)
+        read = partial(given_row, topic_format, data, metadata)
         try:
             values, metadata, more = read()
         except RowError as error:

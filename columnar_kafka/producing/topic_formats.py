@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from columnar_kafka.broker.base import TopicLimits
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
 from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.errors import SchemaError
-from columnar_kafka.producing import lazy_json
+from columnar_kafka.producing import lazy_values
 from columnar_kafka.producing.engine.base import TopicFormat
 from columnar_kafka.producing.engine.choice import choose_engine
 from columnar_kafka.producing.engine.no_columns import NO_COLUMNS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from columnar_kafka.plain.reversible import JsonColumns
+    from columnar_kafka.producing.engine.base import ValueColumns
     from columnar_kafka.producing.settings import ProducerConfig
 
 __all__ = ["TopicFormats", "make_format"]
@@ -41,7 +41,7 @@ def make_format(
     members: tuple[str, ...],
     compression: str,
     messages_are_compressed: bool = False,
-    json: JsonColumns | None = None,
+    values: ValueColumns | None = None,
     misfits: Misfits | None = None,
 ) -> TopicFormat:
     """Return the format of a topic whose segments store these `members` of the metadata.
@@ -53,17 +53,17 @@ def make_format(
         members: see above.
         compression: the name of ``columnar.encoding.compression``.
         messages_are_compressed: by librdkafka, once more.
-        json: the same columns, if values are read into them that are JSON.
+        values: the same columns, if values are read into them that are no rows.
         misfits: what becomes of such values that do not fit.
 
     Raises:
-        SchemaError: pyarrow cannot write a type, or a map cannot be JSON.
+        SchemaError: pyarrow cannot write a type, or values cannot be read into it.
     """
     kafka = KafkaColumn(members)
     schema = kafka.schema(records.arrow)
     lazy.check_can_be_written(schema)
     engine, reason = choose_engine(
-        records, kafka, schema, compression, json, messages_are_compressed=messages_are_compressed
+        records, kafka, schema, compression, values, messages_are_compressed=messages_are_compressed
     )
     if reason is not None:
         _log.info("topic %r: its records are encoded without the native core: %s", topic, reason)
@@ -76,9 +76,7 @@ def make_format(
         encoder=lazy.ParquetEncoder(compression),
         limits=limits,
         engine=engine,
-        json=None
-        if json is None
-        else lazy_json.Reversible(json, engine.habits or lazy_json.FirstHabits()),
+        values=None if values is None else values.reader(engine.habits),
         misfits=misfits,
     )
 
@@ -101,10 +99,12 @@ class TopicFormats(dict[str, "TopicFormat"]):
         config: TopicLimits,
         announce: Callable[[TopicFormat], None],
         value_format: str | None = None,
+        given: Any = None,
     ) -> None:
         """Use a schema for a topic from now on; `announce` the format to the sender first.
 
         `value_format` is one of `VALUE_FORMATS`, or None: as it was, or that of the settings.
+        `given` is the schema as the user has it.
 
         Raises:
             SchemaError: the topic has a schema that this one does not grow from, or is compacted;
@@ -118,7 +118,7 @@ class TopicFormats(dict[str, "TopicFormat"]):
         limits, made, known = self.limits(config), None, None
         while made is None or known is not made:  # or another thread, or a handler, was faster
             known = self.get(topic)
-            made = self.grown(known, topic, records, limits, value_format)
+            made = self.grown(known, topic, records, limits, value_format, given)
             known = self.replaced(known, made, announce)
 
     def replaced(
@@ -170,8 +170,8 @@ class TopicFormats(dict[str, "TopicFormat"]):
         Raises:
             SchemaError: it has the rest's column, or one that cannot be written.
         """
-        json = lazy_json.JsonColumns(records, self._settings.rest_column, is_inferred=True)
-        return self._made(topic, json.records, limits, json)
+        values = lazy_values.JsonColumns(records, self._settings.rest_column, is_inferred=True)
+        return self._made(topic, values.records, limits, values)
 
     def grown(
         self,
@@ -180,27 +180,37 @@ class TopicFormats(dict[str, "TopicFormat"]):
         records: RecordSchema,
         limits: SegmentLimits,
         value_format: str | None = None,
+        given: Any = None,
     ) -> TopicFormat:
         """Return the format for a schema, after the one that is known so far."""
         settings = self._settings
         if value_format is None:
             value_format = settings.value_format if known is None else known.value_format
-        json = None
-        if value_format == "json":
-            keeps_rest = settings.value_fields == "lenient"
-            json = lazy_json.JsonColumns(records, settings.rest_column if keeps_rest else None)
-            records = json.records
+        values = self._columns(records, value_format, given)
+        records = records if values is None else values.records
         if known is not None and not known.is_inferred:
             check_growth(known.records, records)
             is_same = known.records == records and known.records.arrow.equals(
                 records.arrow, check_metadata=True
             )
-            if is_same and known.value_format == value_format:
+            if is_same and known.value_format == value_format and _is_like(known, values):
                 return replace(known, limits=limits)  # keeps what its encoder has learned
-        return self._made(topic, records, limits, json)
+        return self._made(topic, records, limits, values)
+
+    def _columns(self, records: RecordSchema, value_format: str, given: Any) -> ValueColumns | None:
+        """Return the columns of values in a format; None: they are rows."""
+        if value_format == "json":
+            keeps_rest = self._settings.value_fields == "lenient"
+            rest = self._settings.rest_column if keeps_rest else None
+            return lazy_values.JsonColumns(records, rest)
+        return lazy_values.AvroColumns(records, given) if value_format == "avro" else None
 
     def _made(
-        self, topic: str, records: RecordSchema, limits: SegmentLimits, json: JsonColumns | None
+        self,
+        topic: str,
+        records: RecordSchema,
+        limits: SegmentLimits,
+        values: ValueColumns | None,
     ) -> TopicFormat:
         settings = self._settings
         return make_format(
@@ -210,6 +220,10 @@ class TopicFormats(dict[str, "TopicFormat"]):
             members=settings.metadata,
             compression=settings.compression,
             messages_are_compressed=settings.messages_are_compressed,
-            json=json,
-            misfits=None if json is None else self.misfits,
+            values=values,
+            misfits=None if values is None else self.misfits,
         )
+
+
+def _is_like(known: TopicFormat, values: ValueColumns | None) -> bool:
+    return values is None or (known.values is not None and known.values.is_like(values))

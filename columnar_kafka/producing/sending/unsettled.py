@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import RowError
+from columnar_kafka.producing.accepting.given_value import given_row
 from columnar_kafka.producing.accepting.item import Item
-from columnar_kafka.producing.accepting.json_value import json_row
 from columnar_kafka.producing.accepting.record import Record
 from columnar_kafka.producing.reporting.outcome import FailedRecord
 from columnar_kafka.producing.reporting.report import OneRow
@@ -49,9 +49,9 @@ class UnsettledValue(Item):
 
     def settled(self, topic_format: TopicFormat, tell: Callable[[Any], object]) -> Item:
         """See `Item`: a record, or the plain message that it is."""
-        if self.value is not None and topic_format.json is not None:
+        if self.value is not None and topic_format.values is not None:
             try:
-                values, metadata, _ = json_row(topic_format, self.value, self.metadata)
+                values, metadata, _ = given_row(topic_format, self.value, self.metadata)
             except RowError as error:
                 assert topic_format.misfits is not None
                 if not topic_format.misfits.are_sent:

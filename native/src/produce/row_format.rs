@@ -187,6 +187,11 @@ impl RowFormat {
         let _ = self.decoder.set(decoder); // once
         let names = self.given_fields().iter().map(|field| &*field.name);
         self.rows(py).ok_or_else(in_use)?.template = Template::new(names);
+        Ok(())
+    }
+
+    /// Have the first value of each field that may be null decide what null says.
+    pub fn ask_nulls(&self, py: Python<'_>) -> PyResult<()> {
         self.each_nullable(py, Column::ask)
     }
 

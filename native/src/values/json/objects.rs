@@ -7,14 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use pyo3::prelude::*;
-
 use super::leaves;
 use super::text::{self, Member};
-use crate::python::new;
 use crate::values::cursor::Cursor;
 use crate::values::decimal::Decimals;
 use crate::values::leaf::{Leaf, Values};
+use crate::values::made::MakesValues;
 use crate::values::schema::{Field, Type, Unit};
 use crate::values::time_form::{Described, TimeForm};
 
@@ -237,30 +235,14 @@ impl ObjectReader {
         let writer = Writer { leaves: leaves.collect(), out: Vec::new(), most };
         Self { template: Arc::clone(template), writer }
     }
+}
 
-    /// Append the next rows as bytes: at most so many, and about so many bytes of them, but at least
-    /// one. False: the package has to make them, and the rows after them.
-    pub fn read<'py>(
-        &mut self,
-        py: Python<'py>,
-        rows: usize,
-        max_bytes: usize,
-        out: &mut Vec<Bound<'py, PyAny>>,
-    ) -> PyResult<bool> {
-        let mut nbytes = 0;
-        for _ in 0..rows {
-            self.writer.out.clear();
-            let written = self.writer.row(&self.template).and_then(|()| self.writer.check_size());
-            if written.is_err() {
-                return Ok(false);
-            }
-            out.push(new::bytes(py, &self.writer.out)?);
-            nbytes += self.writer.out.len();
-            if nbytes >= max_bytes {
-                break;
-            }
-        }
-        Ok(true)
+impl MakesValues for ObjectReader {
+    fn next(&mut self) -> Option<&[u8]> {
+        let Self { template, writer } = self;
+        writer.out.clear();
+        writer.row(template).and_then(|()| writer.check_size()).ok()?;
+        Some(&writer.out)
     }
 }
 
