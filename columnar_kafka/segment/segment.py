@@ -364,10 +364,10 @@ def json_layout(segment: Segment) -> JsonLayout | None:
         return None if text is None else JsonLayout.parse(text, opened.schema)
 
 
-def said_of_json(segment: Segment) -> bytes | None:
-    """Return that of `json_layout` as it is in the footer. Raises SegmentError."""
+def said_of_values(segment: Segment) -> Mapping[bytes, bytes]:
+    """Return what a segment's footer says of values, not parsed. Raises SegmentError."""
     with segment._located():  # noqa: SLF001 - as above
-        return segment._open().json  # noqa: SLF001
+        return segment._open().said  # noqa: SLF001
 
 
 def _check_records(table: pa.Table) -> None:

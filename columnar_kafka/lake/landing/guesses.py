@@ -18,10 +18,12 @@ from columnar_kafka.plain.json_values import JsonValues
 from columnar_kafka.plain.reversible_rows import ReversibleRows
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 from columnar_kafka.schema.leading import led_by
-from columnar_kafka.segment.json_layout import JsonLayout
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 from columnar_kafka.segment.segment import ValueForm, json_layout, record_slices
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from columnar_kafka.lake.tables.base import LakeTable
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guesses"]
 
-_JSON = ValueForm("json", JsonValues)
+_JSON = ValueForm("json", JsonValues.of)
 
 
 class Guesses:
@@ -42,10 +44,10 @@ class Guesses:
         self._has_read = False
         self._seen: dict[str, RecordSchema | None] = {}  # by the segments' schema
 
-    def contradict(self, name: str, schema: pa.Schema, said: bytes | None) -> bool:
+    def contradict(self, name: str, schema: pa.Schema, said: Mapping[bytes, bytes]) -> bool:
         """Return whether columns are a guess that contradicts those before; take note of them.
 
-        `name` is the fingerprint of their `schema`, and `said` what a footer says of JSON. Blocks
+        `name` is the fingerprint of their `schema`, and `said` what a footer says of values. Blocks
         to read the table's columns, once.
 
         Raises:
@@ -54,7 +56,7 @@ class Guesses:
         """
         if name not in self._seen:
             try:
-                layout = JsonLayout.parse(said, schema)
+                layout = JsonLayout.parse(said.get(JSON_KEY), schema)
                 self._seen[name] = self._common(schema, layout)
             except SegmentError as error:
                 raise UnlandableError(error.reason) from error

@@ -26,7 +26,7 @@ from columnar_kafka.lake.model import StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Placed, Planner
 from columnar_kafka.lake.tables.files import new_file
 from columnar_kafka.schema import fingerprint
-from columnar_kafka.segment.segment import said_of_json
+from columnar_kafka.segment.segment import said_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -310,7 +310,7 @@ class Stager:
     def _fitted(self, placement: Placement, segment: Segment, may_share: bool) -> VerifiedSegment:
         """Return a segment as it fits the table. Raises UnlandableError."""
         name, schema, adapted = segment.header.schema, segment.schema, None
-        if self._guesses.contradict(name, schema, said_of_json(segment)):
+        if self._guesses.contradict(name, schema, said_of_values(segment)):
             adapted = self._guesses.adapted(segment)
             name, schema, may_share = fingerprint(adapted.schema), adapted.schema, True
         try:
@@ -324,7 +324,9 @@ class Stager:
         rows = self._rewriter.divided(segment, fitting, source, today, adapted)
         return VerifiedSegment(placement, schema, fitting, rows, may_share)
 
-    def _fitting_as_it_is(self, name: str, schema: pa.Schema, said: bytes | None) -> Fitting:
+    def _fitting_as_it_is(
+        self, name: str, schema: pa.Schema, said: Mapping[bytes, bytes]
+    ) -> Fitting:
         """Return how a small segment lands that is put to others as it is."""
         if self._guesses.contradict(name, schema, said):
             raise UnlandableError("it contradicts columns before it")
