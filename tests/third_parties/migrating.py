@@ -71,6 +71,7 @@ class Service:
     random: random.Random = field(default_factory=lambda: random.Random(5))
     ordered: list[Any] = field(default_factory=list)
     billed: list[Any] = field(default_factory=list)
+    started: list[Process] = field(default_factory=list)
 
     def process(self, role: str, *, ours: bool, group: str | None = None) -> Process:
         """Start a process of the service."""
@@ -84,8 +85,9 @@ class Service:
             config |= keys if role == "bill" else producers
         if role == "bill":
             config |= {"group.id": group or self.topic, "auto.offset.reset": "earliest"}
-            config |= {"enable.auto.commit": False}
-        return Process(
+            # A process that fails does not leave its group: the next one waits for so long.
+            config |= {"enable.auto.commit": False, "session.timeout.ms": 6000}
+        process = Process(
             [sys.executable, "-W", "ignore", str(program), role],
             {
                 "CONFIG": json.dumps(config),
@@ -96,6 +98,13 @@ class Service:
                 "SCHEMA": AVRO,
             },
         )
+        self.started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill what still runs, as a test has failed."""
+        for process in self.started:
+            process.kill()
 
     def orders(self) -> list[dict[str, Any]]:
         """Return new orders. Those in JSON have fields that are absent, null or of no column."""
@@ -163,7 +172,9 @@ class Process:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            return
         if self._process.args[-1] == "bill":
             self._process.send_signal(signal.SIGTERM)
         assert self.wait() == 0
@@ -187,6 +198,11 @@ class Process:
     def all_lines(self) -> list[Any]:
         """Return what comes until the process ends."""
         return [json.loads(line) for line in iter(lambda: self._lines.get(timeout=_SECONDS), None)]
+
+    def kill(self) -> None:
+        """Kill the process, if it runs."""
+        self._process.kill()
+        self._process.wait()
 
     def wait(self) -> int:
         """Close the input, and wait for the end."""

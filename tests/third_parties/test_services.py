@@ -6,6 +6,7 @@ What is billed is what was ordered: all of it, once, with equal values.
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ def registry() -> Iterator[str]:
 @pytest.fixture(params=EACH)
 def service(
     request: pytest.FixtureRequest, topic: str, servers: str, registry: str, tmp_path: Path
-) -> migrating.Service:
-    return migrating.Service(request.param, topic, servers, registry, tmp_path)
+) -> Iterator[migrating.Service]:
+    with closing(migrating.Service(request.param, topic, servers, registry, tmp_path)) as service:
+        yield service
 
 
 def test_consumers_first_and_back(service: migrating.Service) -> None:

@@ -9,9 +9,10 @@ import sys
 from faststream import AckPolicy
 from faststream.confluent import KafkaBroker, KafkaMessage
 
-SERVERS = json.loads(os.environ["CONFIG"])["bootstrap.servers"]
+CONFIG = json.loads(os.environ["CONFIG"])
+SERVERS, GROUP = CONFIG["bootstrap.servers"], CONFIG.get("group.id")
 TOPIC = os.environ["TOPIC"]
-broker = KafkaBroker(SERVERS, graceful_timeout=30)
+broker = KafkaBroker(SERVERS, graceful_timeout=30, logger=None)
 
 
 async def take_orders() -> None:
@@ -30,7 +31,11 @@ async def bill() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
 
     @broker.subscriber(
-        TOPIC, group_id=TOPIC, auto_offset_reset="earliest", ack_policy=AckPolicy.MANUAL
+        TOPIC,
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        session_timeout_ms=6000,
+        ack_policy=AckPolicy.MANUAL,
     )
     async def billed(message: KafkaMessage) -> None:
         try:
