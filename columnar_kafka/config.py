@@ -29,7 +29,7 @@ __all__ = [
 
 METADATA_MEMBERS: Final = ("id", "key", "timestamp", "headers")
 ENCODINGS: Final = ("none", "parquet")
-VALUE_FORMATS: Final = ("rows", "json")
+VALUE_FORMATS: Final = ("rows", "json", "avro")
 
 T = TypeVar("T")
 Config = Mapping[str, Any]

@@ -1,8 +1,8 @@
 """`confluent_kafka.SerializingProducer` and `DeserializingConsumer`, on this package's clients.
 
 The segment format is itself the serialization of records' values. So serializers and deserializers
-of values are called for plain messages only, and where a consumer makes JSON of records
-(``columnar.value.format=json``); those of keys are called for records too.
+of values are called for plain messages only, and where records' values are bytes
+(``columnar.value.format=json`` or ``avro``); those of keys are called for records too.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
     """`confluent_kafka.SerializingProducer`, and `set_schema`.
 
     On a topic with a schema ``value.serializer`` is not called: a value is a row, or it is bytes,
-    str or None for a plain message. If the topic's values are JSON, it is called, for it makes
-    them. ``key.serializer`` is called on every topic.
+    str or None for a plain message. If the topic's values are JSON or Avro, it is called, for it
+    makes them. ``key.serializer`` is called on every topic.
     """
 
     _stock = serializing_producer.SerializingProducer
@@ -71,7 +71,7 @@ class SerializingProducer(  # type: ignore[misc]  # confluent-kafka's produce ha
             RowError, BufferError, KafkaException: as `Producer.produce`.
         """
         topic_format = self._pipeline.formats.get(topic)
-        if topic_format is None or topic_format.json is not None:
+        if topic_format is None or topic_format.values is not None:
             super().produce(topic, key, value, partition, on_delivery, timestamp, headers)
             return
         self._check_usable()
@@ -101,7 +101,7 @@ class DeserializingConsumer(  # type: ignore[misc]  # confluent-kafka has no `co
     """`confluent_kafka.DeserializingConsumer`, on a `Consumer`.
 
     ``value.deserializer`` is called for plain messages, and for records whose values are bytes
-    (``columnar.value.format=json``): not for rows, and not for segments (with
+    (``columnar.value.format=json`` or ``avro``): not for rows, and not for segments (with
     ``fetch.raw.bytes=true``). ``key.deserializer`` is called for every message.
     `consume` is not implemented, as in confluent-kafka.
     """

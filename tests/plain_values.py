@@ -89,14 +89,19 @@ _TEXTS = [
 _SPACES = [" ", "\n", "\t\r", "\x0b", "\ufeff", "\xa0"]
 
 
+def fields() -> list[dict[str, Any]]:
+    """Return all fields that a schema may have."""
+    return [{"name": name, "type": avro} for name, avro in _FIELDS.items()]
+
+
 def schema(rng: random.Random) -> dict[str, Any]:
     """Return a record with some of the fields, one of them with a default."""
     names = [name for name in _FIELDS if name == "record" or rng.random() < 0.4]
-    fields = [{"name": name, "type": _FIELDS[name]} for name in names]
+    chosen = [field for field in fields() if field["name"] in names]
     return {
         "type": "record",
         "name": "R",
-        "fields": [*fields, {"name": "last", "type": "int", "default": 5}],
+        "fields": [*chosen, {"name": "last", "type": "int", "default": 5}],
     }
 
 

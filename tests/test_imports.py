@@ -22,7 +22,7 @@ PACKAGES = ("columnar_kafka", "spark_sink")
 BY_NAME = {
     "columns.compute",  # these five only hand on what takes long to import
     "consuming.lazy_assembly",
-    "producing.lazy_json",
+    "producing.lazy_values",
     "segment.lazy_encoding",
     "segment.pyarrow_parquet",
     "columnar_kafka",  # each public name: a process that lands loads no client

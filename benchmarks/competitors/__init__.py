@@ -11,15 +11,18 @@ if TYPE_CHECKING:
 
 OURS, ORJSON, READY = "ours", "orjson", "ready bytes"
 OURS_AS_IT_IS = "ours, compression.type=none"
-OURS_JSON = "ours, JSON"
+OURS_JSON, OURS_AVRO = "ours, JSON", "ours, Avro"
+READY_AVRO = "ready bytes, Avro"
 FASTAVRO, PYRUHVRO = "fastavro", "pyruhvro"
 
 _CLASSES: Final = {
     OURS: "ours.Ours",
     OURS_AS_IT_IS: "ours.OursAsItIs",
     OURS_JSON: "ours_json.OursJson",
+    OURS_AVRO: "in_avro.OursAvro",
     ORJSON: "with_orjson.Orjson",
     READY: "ready.Ready",
+    READY_AVRO: "in_avro.ReadyAvro",
     FASTAVRO: "with_fastavro.Fastavro",
     PYRUHVRO: "with_pyruhvro.Pyruhvro",
 }

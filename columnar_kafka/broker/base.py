@@ -58,6 +58,17 @@ class ProducerBroker(Protocol):
         """Return what Kafka tells about a topic within `timeout` seconds. Raises nothing."""
         ...
 
+    def newest(self, topic: str, count: int, timeout: float) -> Sequence[Message]:
+        """Return the messages at the last `count` offsets of each partition, as they are read.
+
+        Blocks for `timeout` seconds at most, and returns what has come by then. A client of its
+        own asks; messages of open transactions are among them.
+
+        Raises:
+            KafkaException: there is no such topic, or its offsets are not known in time.
+        """
+        ...
+
 
 class SideReader(Protocol):
     """Reads some partitions again, without any effect on the consumer or its group."""

@@ -14,6 +14,7 @@ from columnar_kafka.broker.base import Acknowledge, TopicLimits
 from columnar_kafka.broker.traced_classes import StockConsumer
 from columnar_kafka.broker.watermarks import watermarks
 from columnar_kafka.config import Hidden
+from columnar_kafka.runtime.deadline import deadline_after, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,12 @@ _SIDE_READER: Final = {
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",  # the offset may be deleted already: read from the next one
     "queued.min.messages": 1,
+}
+_NEWEST: Final = {
+    "group.id": "columnar-kafka-newest",  # which librdkafka wants, and nobody uses
+    "isolation.level": "read_uncommitted",
+    "queued.max.messages.kbytes": 16_384,
+    "log_level": 3,  # it would warn of a producer's keys
 }
 
 
@@ -114,6 +121,29 @@ class ConfluentProducer:
         if cluster.controller_id not in cluster.brokers or left <= 0:
             return TopicLimits(partitions)
         return self._described(topic, partitions, left)
+
+    def newest(self, topic: str, count: int, timeout: float) -> list[Message]:
+        """See `ProducerBroker.newest`."""
+        deadline = deadline_after(timeout)
+        partitions = range(self.partitions(topic, timeout) or 0)
+        with closing(StockConsumer(Hidden({**self._config, **_SIDE_READER, **_NEWEST}))) as client:
+            asked = [TopicPartition(topic, number) for number in partitions]
+            ends = watermarks(client, asked, seconds_left(deadline)) if asked else {}
+            left = {key: high for key, (low, high) in ends.items() if high > low}
+            client.assign(
+                [
+                    TopicPartition(*key, max(ends[key][0], high - count))
+                    for key, high in left.items()
+                ]
+            )
+            messages = []
+            while left and (message := client.poll(seconds_left(deadline))) is not None:
+                if message.error() is None:
+                    messages.append(message)
+                key, offset = (topic, message.partition() or 0), message.offset() or 0
+                if message.error() is not None or offset + 1 >= left.get(key, 0):
+                    left.pop(key, None)  # its end, or it cannot be read
+            return messages
 
     def _described(self, topic: str, partitions: int | None, timeout: float) -> TopicLimits:
         from confluent_kafka.admin import (  # noqa: PLC0415 - 5 ms, for one question per topic

@@ -17,16 +17,16 @@ from columnar_kafka.plain.base import check_column_names
 from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.avro import record_of_list
+from columnar_kafka.schema.avro_encoding import described
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from columnar_kafka.schema.avro_encoding import AvroType
+
 __all__ = ["Avro"]
 
 _Reader = Callable[[list[bytes], str], pa.RecordBatch]
-
-AvroType = tuple[str, Any]
-"""A type as the native core reads it."""
 
 _WHOLE: Final = "_whole"
 _END: Final = b"\x0c_whole"
@@ -63,6 +63,8 @@ class Avro:
         # A record of one field is encoded as that field is.
         fields = [{"name": "value", "type": loaded}]
         outer = {"type": "record", "name": "_outer", "fields": fields}
+        self.schema = loaded
+        """The schema, parsed."""
         self.name = str(loaded["name"]) if isinstance(loaded, dict) and "name" in loaded else ""
         self._type = _arrow_type(outer)
         check_column_names(self._type)
@@ -84,7 +86,7 @@ class Avro:
         if self.prefix:
             values = [self._without_prefix(value) for value in values]
         if self._read is None:
-            array = pa.array(list(map(self._slowly, values)), self._type)
+            array = pa.array(list(map(self.read, values)), self._type)
         else:
             array = self._quickly(self._read, values)
         array.validate(full=True)  # neither checks times of day, pyruhvro no UTF-8 either
@@ -96,7 +98,7 @@ class Avro:
         import fastavro  # noqa: PLC0415 - as above
 
         expanded: Any = fastavro.parse_schema(self._outer, expand=True, _write_hint=False)
-        name, fields = _described(expanded["fields"][0]["type"])
+        name, fields = described(expanded["fields"][0]["type"])
         assert name == "record"
         return list(fields)
 
@@ -115,7 +117,12 @@ class Avro:
             raise ValueError(f"begins with {prefix!r}, not with {self.prefix!r}")
         return value[_REGISTRY_BYTES:]
 
-    def _slowly(self, value: bytes) -> Any:
+    def read(self, value: bytes) -> Any:
+        """Return one value with fastavro, without a prefix; times and dates are numbers.
+
+        Raises:
+            ValueError: it is no value of the schema.
+        """
         import fastavro  # noqa: PLC0415 - as above
 
         def read() -> tuple[Any, int]:
@@ -130,23 +137,6 @@ class Avro:
         if end < len(value):
             raise ValueError("is longer than its schema describes")
         return record["value"]
-
-
-def _described(avro: Any) -> AvroType:
-    """Return an expanded type as its name, and what there is to say of it."""
-    if isinstance(avro, list):
-        return "union", list(map(_described, avro))
-    if not isinstance(avro, dict):
-        return avro, None
-    name = avro["type"]
-    if name == "fixed":
-        return name, avro["size"]
-    if name == "enum":
-        return name, list(avro["symbols"])
-    if name in ("record", "error"):
-        return "record", [_described(field["type"]) for field in avro["fields"]]
-    inner = {"array": "items", "map": "values"}.get(name)
-    return name, None if inner is None else _described(avro[inner])
 
 
 def _arrow_type(outer: Any) -> pa.DataType:

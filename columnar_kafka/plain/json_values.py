@@ -20,6 +20,7 @@ from columnar_kafka.plain.json_text import Number, parse, parse_value, text_of
 from columnar_kafka.plain.lenient_leaves import shortest
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 
 if TYPE_CHECKING:
     import decimal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.segment.json_layout import JsonLayout
+    from columnar_kafka.segment.time_form import TimeForm
 
 __all__ = ["JsonValues"]
 
@@ -51,6 +52,11 @@ class JsonValues:
         self._most = most
         fields = [field for field in columns if field.name not in (KAFKA_COLUMN, self._rest)]
         self._object = _Makers(layout).record(fields, "")
+
+    @classmethod
+    def of(cls, columns: pa.Schema, said: Mapping[bytes, bytes], most: int) -> JsonValues:
+        """Make those of a file whose footer says this of values. Raises SegmentError."""
+        return cls(columns, JsonLayout.parse(said.get(JSON_KEY), columns), most)
 
     def __call__(self, row: Mapping[str, Any]) -> bytes:
         """Return a row's object, as orjson would write it.
@@ -168,6 +174,10 @@ class _Makers:
             return _json if path in self._layout.texts else _as_it_is
         if kind == "binary" and path in self._layout.uuids:
             return _uuid
+        if kind in _TIMES:
+            has_date, has_zone = kind != "time", kind == "timestamp"
+            form = self._layout.time_form(path, has_date=has_date, has_zone=has_zone)
+            return _TIMES[kind](arrow, form)
         return _LEAVES[kind](arrow)
 
 
@@ -243,9 +253,9 @@ def _date(_: pa.DataType) -> Callable[[Any], Any]:
     return lambda value: _number(value) if type(value) is int else value.isoformat()
 
 
-def _timestamp(arrow: pa.TimestampType) -> Callable[[Any], Any]:
+def _timestamp(arrow: pa.TimestampType, form: TimeForm) -> Callable[[Any], Any]:
     per_second = PER_SECOND[arrow.unit]
-    epoch, zone = (_EPOCH, "") if arrow.tz is None else (_UTC_EPOCH, "Z")
+    epoch = _EPOCH if arrow.tz is None else _UTC_EPOCH
 
     def make(value: Any) -> Any:
         ticks = value
@@ -256,30 +266,25 @@ def _timestamp(arrow: pa.TimestampType) -> Callable[[Any], Any]:
             whole = _EPOCH + datetime.timedelta(seconds=seconds)
         except OverflowError:
             return _number(ticks)
-        return f"{whole.isoformat()}{_fraction(fraction, per_second)}{zone}"
+        nanos = fraction * 10**9 // per_second
+        return f"{whole.isoformat(form.separator)}{form.fraction(nanos)}{form.zone}"
 
     return make
 
 
-def _time(arrow: pa.DataType) -> Callable[[Any], Any]:
+def _time(arrow: pa.DataType, form: TimeForm) -> Callable[[Any], Any]:
     per_second = PER_SECOND[arrow.unit]
 
     def make(value: Any) -> str:
         if type(value) is not int:
-            return str(value.isoformat())
-        seconds, fraction = divmod(value, per_second)
-        whole = (_EPOCH + datetime.timedelta(seconds=seconds)).time()
-        return f"{whole.isoformat()}{_fraction(fraction, per_second)}"
+            whole, nanos = value.replace(microsecond=0), value.microsecond * 1000
+        else:
+            seconds, fraction = divmod(value, per_second)
+            whole = (_EPOCH + datetime.timedelta(seconds=seconds)).time()
+            nanos = fraction * 10**9 // per_second
+        return f"{whole.isoformat()}{form.fraction(nanos)}"
 
     return make
-
-
-def _fraction(fraction: int, per_second: int) -> str:
-    """Return a fraction of a second in the digits of microseconds, or nanoseconds; or none."""
-    nanos = fraction * 10**9 // per_second
-    if nanos % 1000:
-        return f".{nanos:09}"
-    return f".{nanos // 1000:06}" if nanos else ""
 
 
 def _duration(arrow: pa.DurationType) -> Callable[[Any], Any]:
@@ -297,9 +302,11 @@ _LEAVES: Final[Mapping[str | None, Callable[[Any], Callable[[Any], Any]]]] = {
     "float": _float,
     "decimal": _decimal,
     "date": _date,
+    "duration": _duration,
+    "binary": lambda _: _bytes,
+}
+_TIMES: Final[Mapping[str | None, Callable[[Any, TimeForm], Callable[[Any], Any]]]] = {
     "time": _time,
     "timestamp": _timestamp,
     "local timestamp": _timestamp,
-    "duration": _duration,
-    "binary": lambda _: _bytes,
 }

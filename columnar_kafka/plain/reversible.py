@@ -1,8 +1,11 @@
 """JSON objects → columns and a rest of which equal objects can be made again: bytes in, bytes out.
 
 What a lake takes and would be written otherwise does not fit here: a number for a time, a decimal
-as text, a time in another form, a number whose digits Python's `json` would tell apart. It goes to
+as text, a number whose digits Python's `json` would tell apart. It goes to
 the rest, as what does not fit a column at all.
+
+There are many forms of ISO 8601, but those of one field are mostly the same: the first times of a
+column say in which all are written again, and others go to the rest.
 
 An absent field and a null are told apart. For each field that may be null, null in its column says
 what the first of the two was that came: the other one stands in the rest of its row, as null at the
@@ -12,7 +15,7 @@ field's place. Null in a list or map is the message's own.
 from __future__ import annotations
 
 import json
-import re
+import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from columnar_kafka import native
@@ -24,6 +27,7 @@ from columnar_kafka.plain.lenient import Lenient
 from columnar_kafka.plain.lenient_rows import Fit, Fits, leaf_paths, with_rest
 from columnar_kafka.schema.type_families import family
 from columnar_kafka.segment.json_layout import JsonLayout
+from columnar_kafka.segment.time_form import TimeForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,26 +38,20 @@ if TYPE_CHECKING:
     from columnar_kafka.native import _core as core
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["FirstNulls", "JsonColumns", "Nulls", "Reversible"]
+__all__ = ["FirstHabits", "Habits", "JsonColumns", "Reversible"]
 
 _EXACT: Final = float(1 << 53)
 """Doubles below have all integers."""
 _ROW_BYTES: Final = 256  # as `RowColumns.take` counts
 _VALUE_BYTES: Final = 40
 
-_TIME: Final = r"\d{2}:\d{2}:\d{2}(\.(?!0{6})\d{6})?"
-_TIMES: Final = {
-    "time": re.compile(_TIME, re.ASCII),
-    "timestamp": re.compile(rf"\d{{4}}-\d{{2}}-\d{{2}}T{_TIME}Z", re.ASCII),
-    "local timestamp": re.compile(rf"\d{{4}}-\d{{2}}-\d{{2}}T{_TIME}", re.ASCII),
-}
-"""The forms in which times are written."""
+_TIMES: Final = frozenset({"time", "timestamp", "local timestamp"})
 
 
-class Nulls(Protocol):
-    """What null says in the column of each field that may be null. For any thread.
+class Habits(Protocol):
+    """How a topic's objects say what columns do not: the first ones decide. For any thread.
 
-    A field's place is that among `JsonColumns.nullable`.
+    A field's place is that among `JsonColumns.nullable`, a leaf's that among all.
     """
 
     def says_null(self, place: int, is_null: bool) -> bool:
@@ -64,36 +62,69 @@ class Nulls(Protocol):
         """Return the places of those that say null."""
         ...
 
+    def takes_time(self, leaf: int, seen: TimeForm) -> bool:
+        """Return whether a time that tells this is in a leaf's form, or could be: then it is."""
+        ...
 
-class FirstNulls:
-    """`Nulls` in Python."""
+    def time_forms(self) -> Iterable[tuple[int, Any]]:
+        """Return the forms of the times that have been seen, with the places of their leaves."""
+        ...
+
+
+class FirstHabits:
+    """`Habits` in Python."""
 
     def __init__(self) -> None:
         self._said: dict[int, bool] = {}
+        self._forms: dict[int, TimeForm] = {}
+        self._lock = threading.Lock()
 
     def says_null(self, place: int, is_null: bool) -> bool:
-        """See `Nulls`."""
+        """See `Habits`."""
         return self._said.setdefault(place, is_null)
 
     def nulls(self) -> list[int]:
-        """See `Nulls`."""
+        """See `Habits`."""
         return [place for place, is_null in list(self._said.items()) if is_null]
+
+    def takes_time(self, leaf: int, seen: TimeForm) -> bool:
+        """See `Habits`."""
+        with self._lock:
+            joined = self._forms.get(leaf, seen).joined(seen)
+            if joined is not None:
+                self._forms[leaf] = joined
+            return joined is not None
+
+    def time_forms(self) -> list[tuple[int, TimeForm]]:
+        """See `Habits`."""
+        return list(self._forms.items())
 
 
 class JsonColumns:
     """The columns of JSON objects: those of a schema, and one for the rest."""
 
-    def __init__(self, schema: RecordSchema, rest_column: str | None) -> None:
+    def __init__(
+        self, schema: RecordSchema, rest_column: str | None, *, is_inferred: bool = False
+    ) -> None:
         """Describe them; with None for the rest's column, objects may not differ.
+
+        Files say if the schema `is_inferred`.
 
         Raises:
             SchemaError: the schema has a field of that name.
         """
         self.schema = schema
         self.rest_column = rest_column
+        self.is_inferred = is_inferred
         self.records = schema if rest_column is None else with_rest(schema, rest_column)
         self.nullable = list(dict.fromkeys(nullable_paths(schema.arrow)))
         """The paths of the fields that may be null; a field's place is that among them."""
+        self.leaves = list(leaf_paths(schema.arrow))
+        """The paths of all leaves."""
+
+    def reader(self, habits: Habits | None) -> Reversible:
+        """Return what reads objects in Python; it decides by itself, unless `habits` do."""
+        return Reversible(self, habits or FirstHabits())
 
     def read_natively(self, rows: core.RowFormat) -> None:
         """Have the native core read objects into its columns; it decides what null says, too.
@@ -101,8 +132,7 @@ class JsonColumns:
         Raises:
             NotNativeError: it cannot.
         """
-        arrow = self.schema.arrow
-        paths = list(leaf_paths(arrow))
+        arrow, paths = self.schema.arrow, self.leaves
         if any(json.dumps(path, ensure_ascii=False) != f'"{path}"' for path in paths):
             raise NotNativeError("it writes names as they are, without the escapes that JSON wants")
         if len(self.nullable) < len(list(nullable_paths(arrow))):
@@ -114,17 +144,20 @@ class JsonColumns:
 class Reversible:
     """How JSON objects, and rows, become rows of columns and a rest. For any thread."""
 
-    def __init__(self, columns: JsonColumns, nulls: Nulls) -> None:
+    value_format: Final = "json"
+
+    def __init__(self, columns: JsonColumns, habits: Habits) -> None:
         """Decode objects.
 
         Raises:
             SchemaError: the schema has a map whose keys are no texts.
         """
         self.schema = schema = columns.schema
+        self.is_inferred = columns.is_inferred
         self._rest = columns.rest_column
-        self._nulls = nulls
+        self._habits = habits
         self._paths = columns.nullable
-        says = _Says(columns.nullable, nulls)
+        self._says = says = _Says(columns, habits)
         fits = _ReversibleFits(schema, says, has_rest=self.has_rest)
         self._row = fits.record(list(schema.arrow), "")
         self._nulls_of = _nulls_left(list(schema.arrow), "", says)
@@ -161,11 +194,16 @@ class Reversible:
         """Return what `take` has returned as a row, which `take` accepts again."""
         return self._taken.row(values if self._rest is None else values[:-1])
 
+    def is_like(self, columns: Any) -> bool:
+        """Say whether objects become the same rows by these columns, which have equal types."""
+        return True
+
     def footer(self, *, says_null: bool) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer; `says_null`: every null in it says null."""
-        said = self._paths if says_null else [self._paths[place] for place in self._nulls.nulls()]
+        said = self._paths if says_null else [self._paths[place] for place in self._habits.nulls()]
         texts, uuids = self.schema.json_texts, self.schema.uuids
-        return JsonLayout(self._rest, frozenset(said), texts, uuids).footer()
+        times, inferred = self._says.times(), self.is_inferred
+        return JsonLayout(self._rest, frozenset(said), texts, uuids, times, inferred).footer()
 
 
 def nullable_paths(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
@@ -188,23 +226,39 @@ def _paths_inside(arrow: pa.DataType, path: str) -> Iterator[str]:
 
 
 class _Says:
-    """What null says in the columns of fields, by their paths; asks once for each."""
+    """The habits of fields, by their paths; asks once for each what null says in its column."""
 
-    def __init__(self, paths: Sequence[str], nulls: Nulls) -> None:
-        self._places = {path: place for place, path in enumerate(paths)}
-        self._nulls = nulls
+    def __init__(self, columns: JsonColumns, habits: Habits) -> None:
+        self._places = {path: place for place, path in enumerate(columns.nullable)}
+        self._leaves = columns.leaves
+        self._leaf_places = {path: place for place, path in enumerate(columns.leaves)}
+        self._habits = habits
         self._said: dict[str, bool] = {}
+        self.zoned: set[str] = set()
+        """The paths of columns of times with a zone."""
 
     def may_be_null(self, path: str) -> bool:
         """Return whether the field may be null."""
         return path in self._places
 
     def null(self, path: str, is_null: bool) -> bool:
-        """See `Nulls.says_null`."""
+        """See `Habits.says_null`."""
         said = self._said.get(path)
         if said is None:
-            said = self._said[path] = self._nulls.says_null(self._places[path], is_null)
+            said = self._said[path] = self._habits.says_null(self._places[path], is_null)
         return said
+
+    def takes_time(self, path: str, text: str) -> bool:
+        """Return whether a time is in the form in which the column's will be written."""
+        seen = TimeForm.seen(text)
+        return seen is not None and self._habits.takes_time(self._leaf_places[path], seen)
+
+    def times(self) -> dict[str, TimeForm]:
+        """Return the forms of columns of times, by their paths, where they are not usual."""
+        forms = [(self._leaves[leaf], TimeForm(*form)) for leaf, form in self._habits.time_forms()]
+        return {
+            path: form for path, form in forms if not form.is_usual(has_zone=path in self.zoned)
+        }
 
 
 class _ReversibleFits(Fits):
@@ -266,12 +320,17 @@ class _ReversibleFits(Fits):
         is_same = _form(field.type)
         if is_same is None:
             return fit
+        is_time = family(field.type) in _TIMES
+        if family(field.type) == "timestamp":
+            self._says.zoned.add(path)
 
         def fit_same(value: Any) -> Any:
-            if not is_same(value):
-                told = f"field {path!r} is {shown(value)}"
-                raise RowError(f"{told}, which as {field.type} would not come back equal")
-            return fit(value)
+            if is_same(value):
+                made = fit(value)
+                if not is_time or self._says.takes_time(path, value):
+                    return made
+            told = f"field {path!r} is {shown(value)}"
+            raise RowError(f"{told}, which as {field.type} would not come back equal")
 
         return fit_same
 
@@ -279,9 +338,7 @@ class _ReversibleFits(Fits):
 def _form(arrow: pa.DataType) -> Callable[[Any], bool] | None:
     """Return what says whether a value would be written in an equal form; None: any that fits."""
     kind = family(arrow)
-    if kind in _TIMES:
-        return lambda value: type(value) is str and _TIMES[kind].fullmatch(value) is not None
-    if kind == "date":
+    if kind == "date" or kind in _TIMES:
         return lambda value: type(value) is str
     if kind in ("integer", "duration"):
         return lambda value: _is_same_number(value, is_whole=True)

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from columnar_kafka.config import VALUE_FORMATS, choice
 from columnar_kafka.errors import RowError
-from columnar_kafka.producing.accepting.arguments import check_metadata
+from columnar_kafka.producing.accepting.given_value import given_row
 from columnar_kafka.producing.accepting.record import NewFormat
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
+from columnar_kafka.producing.inferring import SAMPLE, Inferring
 from columnar_kafka.producing.reporting.arrow_call import ArrowCall
 from columnar_kafka.producing.reporting.delivery import Delivery
 from columnar_kafka.producing.reporting.stats import ProducerStats
@@ -21,6 +22,7 @@ from columnar_kafka.producing.sending.accumulator import Accumulator
 from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
 from columnar_kafka.producing.sending.messages import PlainMessage
 from columnar_kafka.producing.sending.sender import Sender
+from columnar_kafka.producing.sending.unsettled import UNSETTLED_BYTES, UnsettledValue
 from columnar_kafka.producing.topic_formats import TopicFormats
 from columnar_kafka.producing.transaction import Transaction
 from columnar_kafka.runtime.interruptions import raise_if_once
@@ -42,7 +44,6 @@ __all__ = ["NoPipeline", "Pipeline"]
 _TOPIC_CONFIG_TIMEOUT: Final = 5.0
 _PLAIN_BYTES: Final = 200
 """The memory of a plain message's objects, in addition to its bytes."""
-_KEPT_BYTES: Final = 48  # the same of a record's value
 
 
 class NoPipeline:
@@ -50,6 +51,9 @@ class NoPipeline:
 
     unusable: Exception | None = None
     formats: Mapping[str, TopicFormat] = MappingProxyType({})
+
+    def format_of(self, topic: str) -> None:
+        """Return None: it has no schemas."""
 
     def close(self) -> None:
         """Do nothing: there is no thread."""
@@ -81,7 +85,9 @@ class Pipeline:
             errors_only=settings.errors_only,
         )
         self.transaction = Transaction(self.delivery, required=settings.transactional)
-        self.formats = TopicFormats(settings._replace(on_delivery=None), self.queue.lock)
+        settings = settings._replace(on_delivery=None)
+        self.formats = TopicFormats(settings, self.queue.lock)
+        self.inferring = Inferring(self.formats, settings, self._announce)
 
     def connect(self, settings: ProducerConfig, broker: ProducerBroker) -> None:
         """Make the thread that sends what is buffered to `broker`; it is yet to be started.
@@ -99,6 +105,7 @@ class Pipeline:
             propagation=settings.metadata_propagation,
             memory=settings.queue_bytes,
             records=settings.queue_records,
+            sample=SAMPLE,
         )
         self.sender = Sender(
             queue=self.queue,
@@ -106,9 +113,16 @@ class Pipeline:
             broker=broker,
             delivery=self.delivery,
             message_timeout=settings.message_timeout,
+            inferring=self.inferring,
         )
         for topic, schema in settings.schemas.items():
             self.set_schema(topic, schema, None)
+
+    def format_of(self, topic: Any) -> TopicFormat | None:
+        """Return a topic's format; None: its messages are confluent-kafka's."""
+        if not isinstance(topic, str):
+            return None  # what is no text is confluent-kafka's to refuse
+        return self.formats.get(topic) or self.inferring.begun(topic)
 
     def stats(self) -> ProducerStats:
         """Return what has been sent, and what waits. For any thread; takes no lock."""
@@ -141,9 +155,10 @@ class Pipeline:
             choice(*VALUE_FORMATS)("value_format", value_format)
         records = RecordSchema.parse(schema)
         config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
-        self.formats.set_schema(
-            topic, records, config, lambda made: self._accept(NewFormat(made), 0, 0), value_format
-        )
+        self.formats.set_schema(topic, records, config, self._announce, value_format, schema)
+
+    def _announce(self, topic_format: TopicFormat) -> None:
+        self._accept(NewFormat(topic_format), 0, 0)
 
     def accept_row(
         self,
@@ -188,13 +203,16 @@ class Pipeline:
         if isinstance(value, bytearray | memoryview):
             value = bytes(value)
         data = value.encode() if isinstance(value, str) else value
-        json, misfits = topic_format.json, topic_format.misfits
-        if data is None or json is None or misfits is None:
+        misfits = topic_format.misfits
+        if topic_format.awaits_schema:
+            self._accept_unsettled(topic_format, partition, data, metadata, nbytes)
+            return
+        if data is None or topic_format.values is None or misfits is None:
             self._accept_plain(topic_format, partition, data, metadata, nbytes)
             return
-        read = partial(_read, topic_format, data, metadata)
+        read = partial(given_row, topic_format, data, metadata)
         try:
-            values, more = read()
+            values, metadata, more = read()
         except RowError as error:
             raise_if_once(error, read)  # or it is a handler's that has interrupted the reader
             if not misfits.are_sent:
@@ -203,10 +221,6 @@ class Pipeline:
             if (log := misfits.add(topic_format.topic, error.reason)) is not None:
                 log()
             return
-        key, timestamp, headers, callback, _ = metadata
-        if callback is not None or len(data) >= topic_format.limits.kept_bytes:
-            metadata = (key, timestamp, headers, callback, data)
-            more += len(data) + _KEPT_BYTES
         self.accept_row(topic_format, partition, values, metadata, nbytes + more)
 
     def _accept_plain(
@@ -219,20 +233,25 @@ class Pipeline:
     ) -> None:
         """Accept a plain message to a topic with a schema."""
         nbytes += len(data or b"") + _PLAIN_BYTES
-        key, timestamp, headers, callback, _ = metadata
-        plain = PlainMessage(
-            topic_format=topic_format,
-            partition=partition,
-            value=data,
-            key=key,
-            timestamp=timestamp,
-            headers=headers,
-            callback=callback,
-            accepted_at=time.monotonic(),
-            charged_bytes=nbytes,
-            pinned=partition >= 0,
-        )
+        now = time.monotonic()
+        plain = PlainMessage.of(topic_format, partition, data, metadata, nbytes, now)
         self._accept(plain, nbytes, 1)
+
+    def _accept_unsettled(
+        self,
+        topic_format: TopicFormat,
+        partition: int,
+        data: bytes | None,
+        metadata: Metadata,
+        nbytes: int,
+    ) -> None:
+        """Accept a value whose topic's schema is not known yet."""
+        nbytes += len(data or b"") + UNSETTLED_BYTES
+        now = time.monotonic()
+        value = UnsettledValue(topic_format, partition, data, metadata, nbytes, now)
+        self.queue.put(value, nbytes, now)
+        if self.inferring.counts(topic_format) or self.queue.usage.is_half_used:
+            self.queue.wake()
 
     def accept_arrow(
         self, topic_format: TopicFormat, partition: int, rows: ArrowRows, callback: Callback
@@ -272,16 +291,3 @@ class Pipeline:
         """Refuse records until the next transaction, and give up those of this one."""
         self.queue.suspend()
         self.sender.purge()
-
-
-def _read(
-    topic_format: TopicFormat, value: bytes, metadata: Metadata
-) -> tuple[tuple[Any, ...], int]:
-    """Return the row of a value in JSON, and the bytes that it may hold. Raises RowError."""
-    assert topic_format.json is not None
-    most = topic_format.limits.most
-    if len(value) > most:
-        raise RowError(f"it has {len(value)} bytes, and a segment of this topic at most {most}")
-    key, _, headers, *_ = metadata
-    check_metadata(topic_format, key=key, headers=headers)
-    return topic_format.json.taken(value)

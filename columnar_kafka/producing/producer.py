@@ -125,12 +125,12 @@ class Producer(StockProducer):
         Args:
             topic: the topic; it need not exist yet.
             schema: a `pyarrow.Schema`, or an Avro record schema as a dict or JSON text.
-            value_format: ``"json"``: values that are bytes or text become records, too. None: as
-                before, or ``columnar.value.format``.
+            value_format: ``"json"``, ``"avro"``: values that are bytes or text become records, too.
+                None: as before, or ``columnar.value.format``.
 
         Raises:
-            SchemaError: a field cannot be stored, is repeated or reserved, or is nested more than
-                100 levels; the schema differs from the topic's earlier one by more than growth
+            SchemaError: a field cannot be stored, is repeated or reserved, or nested in more than
+                100 levels; the schema is none of Avro's, where values are, or no growth of the last
                 (new nullable fields, wider types, null allowed); or the topic is compacted.
             ConfigError: ``columnar.encoding`` is ``none``, or there is no such `value_format`.
             TypeError: not a schema, or not a topic's name.
@@ -163,7 +163,7 @@ class Producer(StockProducer):
         For a topic with a schema `value` is a row: a dict, or an object that declares its fields
         (dataclass, named tuple, attrs, msgspec, pydantic). The row is copied: changing it later
         has no effect. A naive datetime for a field with a time zone is UTC. A value that is bytes
-        or str is a plain message, or JSON in a topic with that format; None is a plain message.
+        or str is a plain message, or of the topic's value format; None is a plain message.
 
         Raises:
             RowError, TypeError: a field is missing, unknown, or of a wrong type or range. An error
@@ -173,8 +173,7 @@ class Producer(StockProducer):
         """
         pipeline = self._pipeline
         self._check_usable()
-        # What is no text is confluent-kafka's to refuse.
-        topic_format = pipeline.formats.get(topic) if isinstance(topic, str) else None
+        topic_format = pipeline.format_of(topic)
         if topic_format is None:
             self._has_plain = True
             stock: dict[str, Any] = {"timestamp": timestamp, "headers": headers}
@@ -269,7 +268,7 @@ class Producer(StockProducer):
         """
         self._check_usable()
         report = first_given(callback, on_delivery)
-        if topic in self._pipeline.formats:
+        if self._pipeline.format_of(topic) is not None:
             produce = partial(Producer.produce, self, topic)
             return produce_messages(produce, messages, partition, report)
         self._has_plain = True

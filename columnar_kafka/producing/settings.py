@@ -48,6 +48,8 @@ _PRODUCER_KEYS: Final = (
     "columnar.segment.rows",
     "columnar.linger.ms",
     "columnar.metadata",
+    "columnar.schema",
+    "columnar.schema.max.columns",
     "columnar.schema.topics",
     "columnar.value.format",
     "columnar.value.fields",
@@ -78,6 +80,12 @@ def _column(key: str, value: Any) -> str:
     return value
 
 
+def _guess(key: str, value: Any) -> bool:
+    if value not in (None, "infer"):
+        raise ConfigError(f"{key}={value!r}: must be infer, or left out for topics with set_schema")
+    return value is not None
+
+
 def _compresses(_: str, value: Any) -> bool:
     return str(value).lower() not in ("none", "inherit")
 
@@ -92,6 +100,8 @@ class ProducerConfig(NamedTuple):
     segment_rows: int
     linger: float
     metadata: tuple[str, ...]
+    infers: bool
+    max_columns: int
     schemas: Mapping[str, Any]
     value_format: str
     value_fields: str
@@ -137,6 +147,8 @@ class ProducerConfig(NamedTuple):
             segment_rows=read.own("columnar.segment.rows", 100_000, integer(1, MAX_ROWS)),
             linger=max(linger_ms - inner_linger_ms, linger_ms / 2) / 1000,
             metadata=read.own("columnar.metadata", ",".join(METADATA_MEMBERS), _members),
+            infers=read.own("columnar.schema", None, _guess),
+            max_columns=read.own("columnar.schema.max.columns", 200, integer(1, 10_000)),
             schemas=read.own("columnar.schema.topics", {}, _schemas),
             value_format=read.own("columnar.value.format", "rows", choice(*VALUE_FORMATS)),
             value_fields=read.own("columnar.value.fields", "lenient", choice("lenient", "exact")),
@@ -170,6 +182,12 @@ class ProducerConfig(NamedTuple):
             deferred_error=read.deferred_error,
         )
         rest = read.rest(_PRODUCER_KEYS)
+        if parsed.infers and (parsed.value_format, parsed.value_fields) != ("json", "lenient"):
+            raise ConfigError(
+                "columnar.schema=infer needs columnar.value.format=json, whose values it is "
+                "inferred from, and columnar.value.fields=lenient: what is new in them later goes "
+                "to the rest first"
+            )
         if encoding != "none" and parsed.message_timeout <= linger_ms / 1000:
             raise ConfigError(
                 f"message.timeout.ms={parsed.message_timeout * 1000:g} must be longer than "

@@ -22,6 +22,7 @@ from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, fingerprint, is_kafka_member
 from columnar_kafka.schema.canonical import user_metadata
 from columnar_kafka.segment import pyarrow_parquet as pq
+from columnar_kafka.segment.avro_layout import said_of
 from columnar_kafka.segment.declared_types import (
     declared_schema,
     file_with_lists,
@@ -31,7 +32,6 @@ from columnar_kafka.segment.declared_types import (
     younger_types,
 )
 from columnar_kafka.segment.headers import ROWS_HEADER, SCHEMA_HEADER, SegmentHeader, check_value
-from columnar_kafka.segment.json_layout import JSON_KEY
 from columnar_kafka.segment.native_decoder import NativeDecoder
 from columnar_kafka.segment.parquet.page_checks import (
     check_arrow_schema,
@@ -45,7 +45,7 @@ from columnar_kafka.segment.parquet.page_checks import (
 from columnar_kafka.segment.parquet.statistics import bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from columnar_kafka.native._core import RecordReader
     from columnar_kafka.segment.native_decoder import Form, KnownFile
@@ -85,7 +85,7 @@ class RawSegment(NamedTuple):
 class SegmentFile(Protocol):
     """The Parquet file of a segment, opened by a decoder.
 
-    `schema`, `json`, `read` and `check` raise SegmentError, without saying where: bytes and headers
+    `schema`, `said`, `read` and `check` raise SegmentError, without saying where: bytes and headers
     disagree, or the bytes cannot be decoded. The schema and the tables have passed every check.
     """
 
@@ -95,8 +95,8 @@ class SegmentFile(Protocol):
         ...
 
     @property
-    def json(self) -> bytes | None:
-        """What the footer says of records that were JSON, not parsed; None: it says nothing."""
+    def said(self) -> Mapping[bytes, bytes]:
+        """What the footer says of the values of records, not parsed: see `said_of`."""
         ...
 
     def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds] | None:
@@ -145,7 +145,7 @@ class Decoder(Protocol):
         and `form` says what the records' values are.
 
         Raises:
-            SegmentError: as `SegmentFile`; or the footer's `columnar.json` is malformed.
+            SegmentError: as `SegmentFile`; or the records have no such form.
         """
         ...
 
@@ -178,7 +178,7 @@ class InlineDecoder:
         """Read the records with the native core, where it is on and knows all of their types.
 
         Raises:
-            SegmentError: as `open`; or the footer's `columnar.json` is malformed.
+            SegmentError: as `open`; or the records have no such form.
         """
         if self.core is None:
             return None
@@ -215,8 +215,8 @@ class InlineFile:
         self.schema = self._known.schema if self._known else self._by_arrow().schema
 
     @property
-    def json(self) -> bytes | None:
-        return self._known.json if self._known else self._by_arrow().json
+    def said(self) -> Mapping[bytes, bytes]:
+        return self._known.said if self._known else self._by_arrow().said
 
     def statistics(self, columns: Collection[str]) -> dict[ColumnPath, Bounds]:
         return bounds(footer_bytes(bytes(self._raw.value)), self.schema, columns)
@@ -262,7 +262,7 @@ class ArrowFile:
                 f"{ROWS_HEADER} is {header.rows} in the headers and "
                 f"{self._file.metadata.num_rows} in the file"
             )
-        self.json = (self._file.metadata.metadata or {}).get(JSON_KEY)
+        self.said = said_of(self._file.metadata.metadata)
         self.schema = _without_file_metadata(self._file.schema_arrow)
         _check_columns(self.schema)
         self._needs_help = needs_help(self.schema)

@@ -42,12 +42,12 @@ import pyarrow as pa
 
 from columnar_kafka.config import ReadOptions
 from columnar_kafka.errors import ColumnarError, ConfigError, ForkError, SegmentError
+from columnar_kafka.segment.avro_layout import said_of
 from columnar_kafka.segment.decoder import InlineDecoder, RawSegment, SegmentFile
 from columnar_kafka.segment.headers import SegmentHeader
-from columnar_kafka.segment.json_layout import JSON_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ["IsolatedDecoder", "serve"]
 
@@ -170,7 +170,7 @@ class _IsolatedFile:
     def __init__(self, decoder: IsolatedDecoder, raw: RawSegment) -> None:
         self._decoder = decoder
         self._raw = raw
-        self._described: tuple[pa.Schema, bytes | None] | None = None
+        self._described: tuple[pa.Schema, Mapping[bytes, bytes]] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -178,16 +178,17 @@ class _IsolatedFile:
         return self._describe()[0]
 
     @property
-    def json(self) -> bytes | None:
-        """What the footer says of records that were JSON."""
+    def said(self) -> Mapping[bytes, bytes]:
+        """What the footer says of the values of records."""
         return self._describe()[1]
 
-    def _describe(self) -> tuple[pa.Schema, bytes | None]:
+    def _describe(self) -> tuple[pa.Schema, Mapping[bytes, bytes]]:
         if self._described is None:
             schema = self._decoder.ask(self._raw, "schema").schema
-            metadata = dict(schema.metadata or {})
-            json_text = metadata.pop(JSON_KEY, None)
-            self._described = schema.with_metadata(metadata or None), json_text
+            metadata, said = dict(schema.metadata or {}), said_of(schema.metadata)
+            for key in said:
+                del metadata[key]
+            self._described = schema.with_metadata(metadata or None), said
         return self._described
 
     def statistics(self, columns: Collection[str]) -> None:
@@ -381,8 +382,8 @@ def _decoded(decoder: InlineDecoder, question: mmap.mmap) -> pa.Table:
     if task != "schema":
         opened.check(decode=task == "decode")
     schema = opened.schema
-    if opened.json is not None:  # no metadata of the user's have such a name
-        schema = schema.with_metadata({**(schema.metadata or {}), JSON_KEY: opened.json})
+    if opened.said:  # no metadata of the user's have such names
+        schema = schema.with_metadata({**(schema.metadata or {}), **opened.said})
     return schema.empty_table()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 
 from columnar_kafka.errors import SegmentError
+from columnar_kafka.segment.time_form import TimeForm
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
 __all__ = ["JSON_KEY", "JsonLayout"]
@@ -27,12 +30,16 @@ class JsonLayout(NamedTuple):
             None: every null says null, as in records that were produced as rows.
         texts: the columns of JSON text.
         uuids: the columns of 16 bytes that are UUIDs.
+        times: the forms of columns of times, where they are not usual.
+        inferred: whether the columns are a guess of the producer, and another one's may differ.
     """
 
     rest: str | None = None
     nulls: AbstractSet[str] | None = None
     texts: AbstractSet[str] = frozenset()
     uuids: AbstractSet[str] = frozenset()
+    times: Mapping[str, TimeForm] = MappingProxyType({})
+    inferred: bool = False
 
     @classmethod
     def parse(cls, text: bytes | None, schema: pa.Schema) -> JsonLayout:
@@ -54,16 +61,26 @@ class JsonLayout(NamedTuple):
         rest = said.get("rest")
         if rest is not None and not _is_rest(rest, schema):
             _refuse(text, "rest must be the name of a column of text that may be null")
-        return cls(rest, *(_paths(text, said, name) for name in ("nulls", "texts", "uuids")))
+        nulls, texts, uuids = (_paths(text, said, name) for name in ("nulls", "texts", "uuids"))
+        inferred = said.get("inferred") is True
+        return cls(rest, nulls, texts, uuids, _times(text, said), inferred)
 
     def footer(self) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer that says this; `nulls` are not None."""
         assert self.nulls is not None
         paths = {"nulls": self.nulls, "texts": self.texts, "uuids": self.uuids}
-        parts = {"rest": self.rest, **{name: sorted(some) for name, some in paths.items()}}
+        parts: dict[str, Any] = {"rest": self.rest}
+        parts |= {name: sorted(some) for name, some in paths.items()}
+        parts["times"] = {path: form.text() for path, form in sorted(self.times.items())}
+        parts["inferred"] = self.inferred
         given = {name: part for name, part in parts.items() if part}
         text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
         return {JSON_KEY.decode(): text.encode()}
+
+    def time_form(self, path: str, *, has_date: bool, has_zone: bool) -> TimeForm:
+        """Return the form of a column of times."""
+        usual = TimeForm("T" if has_date else "", zone="Z" if has_zone else "")
+        return self.times.get(path, usual)
 
     def says_null(self, path: str) -> bool:
         """Return whether null in a field's column says null, and not that there was no field."""
@@ -82,6 +99,16 @@ def _paths(text: bytes, said: dict[str, Any], name: str) -> frozenset[str]:
     if type(paths) is not list or any(type(path) is not str for path in paths):
         _refuse(text, f"{name} must be a list of fields' paths")
     return frozenset(paths)
+
+
+def _times(text: bytes, said: dict[str, Any]) -> dict[str, TimeForm]:
+    times, forms = said.get("times", {}), dict[str, TimeForm]()
+    for path, form in times.items() if type(times) is dict else [("", None)]:
+        known = TimeForm.parse(form) if type(form) is str else None
+        if known is None:
+            _refuse(text, "times must be an object of fields' paths and forms such as T[.000]Z")
+        forms[path] = known
+    return forms
 
 
 def _refuse(text: bytes, what: str) -> NoReturn:

@@ -15,13 +15,15 @@ from columnar_kafka.columns.native_format import (
 )
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema
+from columnar_kafka.segment.avro_layout import AvroLayout, said_of
 from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from columnar_kafka.config import ReadOptions
     from columnar_kafka.native._core import (
+        AvroSchema,
         File,
         FileSchema,
         JsonSchema,
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Form", "KnownFile", "NativeDecoder", "record_maker"]
 
-Form = Literal["rows", "json"]
-"""What the values of records are: dicts, or the bytes of JSON objects."""
+Form = Literal["rows", "json", "avro"]
+"""What the values of records are: dicts, or the bytes of JSON objects or of Avro datums."""
 
 _CACHE_BYTES: Final = 64 << 20
 _EXPANDED: Final = 20
@@ -44,7 +46,7 @@ _EXPANDED: Final = 20
 Arrow writes the message anew: in a forged file a thousand fields may share the bytes of one.
 """
 _TABLES: Final = 100
-_JSON: Final = 16
+_FORMS: Final = 16
 
 
 class _Table(NamedTuple):
@@ -62,7 +64,7 @@ class _Known:
         self.arrow = arrow
         self.schema = schema
         self._tables: dict[tuple[str, ...] | None, _Table | None] = {}
-        self._json: dict[bytes | None, JsonSchema | None] = {}
+        self._forms: dict[tuple[Form, frozenset[Any]], JsonSchema | AvroSchema | None] = {}
 
     def table(self, names: Sequence[str] | None) -> _Table | None:
         """Return some columns or all; None if the core cannot read them as columns."""
@@ -73,23 +75,34 @@ class _Known:
             self._tables[key] = self._make_table(key)
         return self._tables[key]
 
-    def json(self, said: bytes | None) -> JsonSchema | None:
-        """Return how records become JSON, of which a footer says this; None: the core cannot.
+    def form(self, form: Form, said: Mapping[bytes, bytes]) -> Any:
+        """Return how records become bytes, of which a footer says this; None: the core cannot.
 
         Raises:
-            SegmentError: what it says is malformed.
+            SegmentError: what it says is malformed, or records cannot have that form.
         """
-        if said not in self._json:
-            layout = JsonLayout.parse(said, self.arrow)
-            if len(self._json) >= _JSON:
-                self._json.clear()
-            self._json[said] = self._make_json(layout)
-        return self._json[said]
+        key = form, frozenset(said.items())
+        if key not in self._forms:
+            made = self._make_json(said) if form == "json" else self._make_avro(said)
+            if len(self._forms) >= _FORMS:
+                self._forms.clear()
+            self._forms[key] = made
+        return self._forms[key]
 
-    def _make_json(self, layout: JsonLayout) -> JsonSchema | None:
+    def _make_json(self, said: Mapping[bytes, bytes]) -> JsonSchema | None:
+        layout = JsonLayout.parse(said.get(JSON_KEY), self.arrow)
         assert self.schema is not None
         try:
-            return native.core.JsonSchema(self.schema, *layout)
+            return native.core.JsonSchema(self.schema, *layout[:4], dict(layout.times))
+        except native.core.PanicError:
+            return None
+
+    def _make_avro(self, said: Mapping[bytes, bytes]) -> AvroSchema | None:
+        layout = AvroLayout.parse(said)
+        types = layout.described(self.arrow)
+        assert self.schema is not None
+        try:
+            return native.core.AvroSchema(self.schema, types, layout.header)
         except native.core.PanicError:
             return None
 
@@ -108,12 +121,14 @@ class _Known:
 class KnownFile:
     """A file of a schema that Arrow has read before. For any thread."""
 
-    def __init__(self, file: File, known: _Known, options: ReadOptions, json: bytes | None) -> None:
+    def __init__(
+        self, file: File, known: _Known, options: ReadOptions, said: Mapping[bytes, bytes]
+    ) -> None:
         self._file = file
         self._known = known
         self._options = options
-        self.json = json
-        """What the footer says of records that were JSON."""
+        self.said = said
+        """What the footer says of the values of records."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -124,14 +139,17 @@ class KnownFile:
         """Return the records from row `start` on; None if Arrow has to read them.
 
         Raises:
-            SegmentError: what the footer says of JSON is malformed.
+            SegmentError: what the footer says is malformed, or records cannot have that form.
         """
         assert self._known.schema is not None
         limits = self._options.max_values, self._options.max_decoded_bytes
         if form == "rows":
             return self._file.read(self._known.schema, start, *limits)
-        schema = self._known.json(self.json)
-        return None if schema is None else self._file.read_json(schema, start, *limits)
+        schema = self._known.form(form, self.said)
+        if schema is None:
+            return None
+        read = self._file.read_json if form == "json" else self._file.read_avro
+        return read(schema, start, *limits)
 
     def table(self, columns: Sequence[str] | None) -> pa.Table | None:
         """Return all rows, in one chunk, as `SegmentFile.read`; None if Arrow has to read them."""
@@ -208,7 +226,7 @@ class NativeDecoder:
             self._remember(key, known)
         if known.schema is None or known.fingerprint != header.schema:
             return None
-        return KnownFile(file, known, options, metadata.get(JSON_KEY))
+        return KnownFile(file, known, options, said_of(metadata))
 
     def _remember(self, key: bytes, known: _Known) -> None:
         nbytes = len(key) + _EXPANDED * known.arrow.serialize().size

@@ -26,7 +26,7 @@ from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.canonical import children
 from columnar_kafka.segment.decoder import MALFORMED, RawSegment, default_decoder, undecodable
 from columnar_kafka.segment.headers import parse_headers
-from columnar_kafka.segment.json_layout import JsonLayout
+from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
 from columnar_kafka.segment.verification import verify
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ class ValueForm(NamedTuple):
 
     Attributes:
         name: as the native core's reader knows it.
-        maker: takes a file's columns, what its footer says of JSON, and the most bytes of a value;
-            returns what makes a value of a dict. Without the core, values are made so. What it
-            returns raises SegmentError.
+        maker: takes a file's columns, what its footer says of values, and the most bytes of one;
+            returns what makes a value of a dict. Without the core, values are made so. It and what
+            it returns raise SegmentError.
     """
 
     name: Form
-    maker: Callable[[pa.Schema, JsonLayout, int], Callable[[dict[str, Any]], bytes]]
+    maker: Callable[[pa.Schema, Mapping[bytes, bytes], int], Callable[[dict[str, Any]], bytes]]
 
 
 class RecordColumns(NamedTuple):
@@ -274,8 +274,8 @@ class Segment:
             _check_records(table)
             make = None
             if form is not None:
-                layout = JsonLayout.parse(opened.json, opened.schema)
-                make = form.maker(opened.schema, layout, self._decoder.options.max_decoded_bytes)
+                most = self._decoder.options.max_decoded_bytes
+                make = form.maker(opened.schema, opened.said, most)
         for batch, dictionaries in _slices(table.slice(start)):
             with self._located():
                 columns = _record_columns(batch, dictionaries, self.header.timestamp_max)
@@ -337,8 +337,8 @@ def record_slices(
 
     If many are `wanted` together, a slice has as many, and no few are left for the next call.
     Cheaper than `Segment.records` for a consumer, which makes messages of the lists. Without a
-    `form` values are dicts. Raises as `Segment.records`; with a form, also if the footer's
-    `columnar.json` is malformed.
+    `form` values are dicts. Raises as `Segment.records`; with a form, also if the records cannot
+    have it.
     """
     return segment._slices(start, wanted, form)  # noqa: SLF001 - beside its class
 
@@ -350,6 +350,18 @@ def decoded_columns(segment: Segment, columns: Sequence[str]) -> pa.Table:
     and for the member. Raises as `Segment.to_table`, but for the names.
     """
     return segment._read(columns)  # noqa: SLF001 - beside its class
+
+
+def json_layout(segment: Segment) -> JsonLayout | None:
+    """Return what a segment's footer says of JSON; None: its records were produced as rows.
+
+    Raises:
+        SegmentError: the bytes are not what the headers say, or the footer is malformed.
+    """
+    with segment._located():  # noqa: SLF001 - beside its class
+        opened = segment._open()  # noqa: SLF001
+        text = opened.said.get(JSON_KEY)
+        return None if text is None else JsonLayout.parse(text, opened.schema)
 
 
 def _check_records(table: pa.Table) -> None:

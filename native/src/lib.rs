@@ -3,7 +3,7 @@
 //! | room | what it does | begin at |
 //! |---|---|---|
 //! | `python` | reads and makes Python's objects; catches panics; notices forks | `py.rs` |
-//! | `values` | the values of columns: types, leaves, and objects or JSON made of them | `leaf.rs` |
+//! | `values` | the values of columns: types, leaves, and objects, Avro or JSON made of them | `leaf.rs` |
 //! | `parquet` | `write`: leaves to files; `read`: files of known writers to leaves; copies footers | `write/writer.rs` |
 //! | `arrow` | leaves as Arrow arrays | `mod.rs` |
 //! | `produce` | `Producer.produce`: rows into open batches, their reports, their segments | `method.rs` |
@@ -30,6 +30,8 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::consume::avro_schema::AvroSchema;
+    #[pymodule_export]
     use crate::consume::copier::copy_footer;
     #[pymodule_export]
     use crate::consume::decoder::{File, RecordReader};
@@ -48,7 +50,9 @@ mod _core {
     #[pymodule_export]
     use crate::plain::fetched::{FetchedColumns, FetchedMessages, fetched_messages};
     #[pymodule_export]
-    use crate::plain::format::{PlainFormat, read_json};
+    use crate::plain::format::PlainFormat;
+    #[pymodule_export]
+    use crate::plain::given::{AvroHeader, read_avro, read_json};
     #[pymodule_export]
     use crate::plain::messages::{PlainMessages, read_messages};
     #[pymodule_export]

@@ -52,9 +52,19 @@ class Grown(Row):
 
 
 VALUES = 400
-"""Records that are given as JSON, behind the others."""
+"""Records that are given as JSON, behind the others, and as many as Avro."""
 PLAIN = 250
 """The plain one among 500 messages."""
+
+
+PLAIN_SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}
+
+
+def datum(n: int) -> bytes:
+    """Return a value of `PLAIN_SCHEMA`, or of none."""
+    if n % 50 == 0:
+        return b""
+    return bytes([2 * n]) if n < 64 else bytes([2 * n & 0x7F | 0x80, n >> 6])
 
 
 def row(n: int) -> Any:
@@ -133,6 +143,18 @@ class Producing:
                 self.accepted.append(n)
         self._until_it_works(self._producer.flush)
 
+    def run_datums(self) -> None:
+        """Produce values in Avro, of which some are left to Python, and some have no row."""
+        set_schema = partial(self._producer.set_schema, value_format="avro")
+        self._until_it_works(set_schema, self._topic, PLAIN_SCHEMA)
+        for n in range(VALUES):
+            value = bytearray(datum(n)) if n % 20 == 0 else datum(n)
+            if self._attempt(
+                self._producer.produce, self._topic, value, key=str(n), on_delivery=self._report
+            ):
+                self.accepted.append(n)
+        self._until_it_works(self._producer.flush)
+
     def _produce(self, n: int, value: Any) -> None:
         if n >= RECORDS // 2:
             fields = value if isinstance(value, dict) else dataclasses.asdict(value)
@@ -173,6 +195,18 @@ def consume_json(consumer: Any, topic: str, expected: int) -> int:
     return sum(type(json.loads(value)) is dict for value in values if value[:1] == b"{")
 
 
+def consume_avro(consumer: Any, topic: str, expected: int) -> int:
+    """Return how many values are the datums that their keys say."""
+    consumer.subscribe([topic])
+    messages: list[Any] = []
+    for _ in range(100):
+        messages += consumer.consume(expected - len(messages), 1)
+        if len(messages) == expected:
+            break
+    consumer.close()
+    return sum(message.value() == datum(int(message.key())) for message in messages)
+
+
 def consume_arrow(consumer: Any, topic: str, expected: int) -> int:
     """Return the number of all records, read as tables."""
     consumer.subscribe([topic])
@@ -193,7 +227,6 @@ def land(servers: str, topic: str, lake: str) -> int:
     return Ingestor(config, topic, open_table("parquet", lake), settings).run().rows
 
 
-PLAIN_SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}
 DEFAULT = 7
 """The one of ten that lacks a field with a default, which is Python's to add."""
 
@@ -268,12 +301,15 @@ def main(
         kafka = FakeKafka()
         kafka.create_topic(topic, 2)
         kafka.create_topic(f"{topic}-values", 1)
+        kafka.create_topic(f"{topic}-avro", 1)
         make, read = kafka.Producer, kafka.Consumer  # type: ignore[misc]
     with make(settings | {"columnar.linger.ms": 10}) as producer:
         producing = Producing(producer, topic)
         producing.run()
         given = Producing(producer, f"{topic}-values")
         given.run_values()
+        datums = Producing(producer, f"{topic}-avro")
+        datums.run_datums()
     reader = settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     ends = {"enable.partition.eof": True}
     keys = consume(read(reader | ends | {"group.id": f"{topic}-1"}), topic, 2)
@@ -283,6 +319,9 @@ def main(
     objects = consume_json(read(reader | as_json), topic, len(keys))
     kept = sum(stored for _, stored in given.reports)
     values = consume_arrow(read(reader | {"group.id": f"{topic}-5"}), f"{topic}-values", kept)
+    as_avro = {"group.id": f"{topic}-6", "columnar.value.format": "avro"}
+    stored = sum(stored for _, stored in datums.reports)
+    same = consume_avro(read(reader | as_avro), f"{topic}-avro", stored) == stored
     landed = land(servers, topic, lake) if kafka is None else None
     decoded = land_plain(servers, topic, lake) if kafka is None else None
     read_rows = read_plain(servers, topic) if kafka is None else None
@@ -290,13 +329,16 @@ def main(
         "accepted": len(producing.accepted),
         "reported": sorted(n for n, _ in producing.reports) == producing.accepted,
         "values": sorted(n for n, _ in given.reports) == given.accepted and values == kept,
-        "failed": sum(not stored for _, stored in producing.reports + given.reports),
+        "datums": sorted(n for n, _ in datums.reports) == datums.accepted and same,
+        "failed": sum(
+            not stored for _, stored in producing.reports + given.reports + datums.reports
+        ),
         "stored": collections.Counter(n for n, stored in producing.reports if stored)
         == collections.Counter(n for n in keys if n is not None),
         "rows": rows == len(keys) and objects == in_segments,
         "landed": landed is None or landed == in_segments,
         "decoded": decoded in (None, 60) and read_rows in (None, 20),
-        "raised": producing.raised + given.raised,
+        "raised": producing.raised + given.raised + datums.raised,
         "panicked": bool(entry) and core.has_panicked(entry),
         "log": log.lines,
         "called": core.called_entries(),

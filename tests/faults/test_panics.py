@@ -60,9 +60,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def topics(kafka: LocalKafka, topic) -> str:
-    """Create both topics that the program produces to: records that wait for one become Arrow's."""
+    """Create the topics that the program produces to: records that wait for one become Arrow's."""
     name: str = topic(2)
     kafka.create_topic(f"{name}-values", 1)
+    kafka.create_topic(f"{name}-avro", 1)
     return name
 
 
@@ -81,7 +82,7 @@ def run(package: Path, servers: str, topic: str, lake: Path, *arguments: str) ->
     return outcome
 
 
-CHECKED = ("reported", "stored", "rows", "values", "landed", "decoded")
+CHECKED = ("reported", "stored", "rows", "values", "datums", "landed", "decoded")
 
 
 def check(outcome: dict[str, Any]) -> None:

@@ -267,6 +267,20 @@ def test_a_topic_of_json_has_what_the_serializer_makes(topic, send, receive) -> 
     assert (message.key(), message.value()) == (b"k", {"n": 1, "_rest": '{"more":[null]}'})
 
 
+def test_a_topic_of_avro_has_what_the_serializer_makes(topic, send, receive) -> None:
+    producer = send(value__serializer=lambda value, _: b"\0\0\0\0\7" + bytes([2 * value]))
+    fields = [{"name": "n", "type": "long"}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    producer.set_schema(topic, schema, value_format="avro")
+    for n in range(3):
+        producer.produce(topic, "k", n)
+    assert producer.flush(20) == 0
+    assert receive(topic).poll(20).value() == {"n": 0}
+    config = {"columnar.value.format": "avro", "value.deserializer": lambda value, _: value[5] // 2}
+    consumer = receive(topic, **config)
+    assert [consumer.poll(20).value() for _ in range(3)] == [0, 1, 2]
+
+
 def test_a_key_that_cannot_be_serialized_is_an_error_there_too(topic, send) -> None:
     producer = send(key__serializer=Serde("key", fails=True), value__serializer=Serde("value"))
     producer.set_schema(topic, SCHEMA)

@@ -82,11 +82,10 @@ class RowReader:
 
 
 def tuple_getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads the values of one or more keys as a tuple."""
+    """Return a function that reads the values of keys as a tuple."""
     if len(keys) > 1:
         return operator.itemgetter(*keys)
-    (only,) = keys
-    return lambda row: (row[only],)
+    return lambda row: tuple(row[key] for key in keys)
 
 
 def is_row(value: Any) -> bool:

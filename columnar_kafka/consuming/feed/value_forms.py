@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 from columnar_kafka.segment.segment import ValueForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     import pyarrow as pa
-
-    from columnar_kafka.segment.json_layout import JsonLayout
 
 __all__ = ["VALUE_FORMS"]
 
 
-def _json_values(
-    columns: pa.Schema, layout: JsonLayout, most: int
-) -> Callable[[dict[str, Any]], bytes]:
+def _json_values(columns: pa.Schema, said: Mapping[bytes, bytes], most: int) -> Any:
     module: Any = import_module("columnar_kafka.plain.json_values")  # the core does without
-    values: Callable[[dict[str, Any]], bytes] = module.JsonValues(columns, layout, most)
-    return values
+    return module.JsonValues.of(columns, said, most)
+
+
+def _avro_values(columns: pa.Schema, said: Mapping[bytes, bytes], most: int) -> Any:
+    module: Any = import_module("columnar_kafka.plain.avro_values")  # as above
+    return module.AvroValues.of(columns, said, most)
 
 
 VALUE_FORMS: Final[dict[str, ValueForm | None]] = {
     "rows": None,
     "json": ValueForm("json", _json_values),
+    "avro": ValueForm("avro", _avro_values),
 }
 """By the key's values; None: they are dicts."""

@@ -7,27 +7,21 @@ to that. The columns themselves come with the files, as they do when segments ha
 
 from __future__ import annotations
 
-import json
 import logging
-from contextlib import suppress
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
-from columnar_kafka.errors import SchemaError
 from columnar_kafka.lake.aside.decoding import PlainDecoder
 from columnar_kafka.lake.aside.kept_columns import columns_and_kept, kept_columns, own_columns
 from columnar_kafka.lake.model import UnlandableError
 from columnar_kafka.schema import RecordSchema
-from columnar_kafka.schema.inference import Inference
 from columnar_kafka.schema.kept import to_kept
-from columnar_kafka.schema.leading import led_by, number_of_columns, of_columns
+from columnar_kafka.schema.leading import led_by, number_of_columns
+from columnar_kafka.schema.unknown_fields import columns_of_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import pyarrow as pa
 
     from columnar_kafka.lake.aside.decoding import Decoding
     from columnar_kafka.lake.tables.base import LakeTable
@@ -78,16 +72,14 @@ class Growth:
         if left <= 0:
             _warn_of_most(str(self._table), lenient.max_columns)
             return None
-        inference = Inference(max_columns=left, reserved=own_columns(lenient.rest_column))
-        nested = [field.name for field in schema.arrow if pa.types.is_nested(field.type)]
-        for row in rows.select([*nested, lenient.rest_column]).to_pylist():
-            for fields in _parsed(row[lenient.rest_column], self._decoding.tokens):
-                inference.add(_unknown(fields, schema.arrow, row))
-        try:
-            told, _ = inference.result()
-        except SchemaError:  # nothing is known of them yet
-            return None
-        return of_columns(told.arrow, told.json_texts)
+        return columns_of_unknown(
+            rows,
+            schema.arrow,
+            lenient.rest_column,
+            max_columns=left,
+            reserved=own_columns(lenient.rest_column),
+            tokens=self._decoding.tokens,
+        )
 
     def _agreed(self, told: RecordSchema, schema: RecordSchema) -> RecordSchema | None:
         """Keep a schema with more columns; return the one that is kept, None if it has no more."""
@@ -113,33 +105,3 @@ class Growth:
 def _warn_of_most(table: str, most: int) -> None:
     """Warn once."""
     _log.warning("%s has %d columns: what else is new in messages goes to the rest", table, most)
-
-
-def _parsed(rest: str, tokens: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield what is left of a row, if anything is; what lies beside it gets no columns."""
-    with suppress(ValueError, InvalidOperation):
-        value = json.loads(rest, parse_float=Decimal)
-        for token in tokens:
-            value = value.get(token) if isinstance(value, dict) else None
-        if isinstance(value, dict):
-            yield value
-
-
-def _unknown(
-    rest: dict[str, Any], fields: Iterable[pa.Field], row: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the part of a row's rest that has no column; not values that do not fit theirs."""
-    types = {field.name: field.type for field in fields}
-    return {
-        name: _inside(value, types[name], row.get(name)) if name in types else value
-        for name, value in rest.items()
-    }
-
-
-def _inside(rest: Any, arrow: pa.DataType, value: Any) -> Any:
-    """Return that part of the rest of a value, of which there is none if nothing of it fits."""
-    if value is not None and pa.types.is_struct(arrow):
-        return _unknown(rest, arrow, value)
-    if value is not None and pa.types.is_list(arrow):
-        return [_inside(part, arrow.value_type, value[int(at)]) for at, part in rest.items()]
-    return None

@@ -13,7 +13,7 @@ from columnar_kafka.config import HiddenText
 from columnar_kafka.errors import ConfigError, LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 P = TypeVar("P", bound=PurePath)
+T = TypeVar("T")
 
 LEFT_OVER: Final = 7 * 24 * 3600.0
 """Seconds from when a file was begun until it is taken for a killed process'. No commit may come so
@@ -129,6 +130,13 @@ class Files(Protocol[P]):
 
     def sync_folder(self, folder: P) -> None:
         """Make created, linked and removed names of a folder survive a crash of the machine."""
+        ...
+
+    def for_each(self, items: Iterable[T], do: Callable[[T], object]) -> None:
+        """Do something with each file, with several at once where that waits for answers.
+
+        An error ends it, when what has begun is done.
+        """
         ...
 
 

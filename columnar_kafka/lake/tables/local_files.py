@@ -14,9 +14,10 @@ from columnar_kafka.errors import LakeError
 from columnar_kafka.lake.tables.files import StagedWriter, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from columnar_kafka.lake.model import FileWriter
+    from columnar_kafka.lake.tables.files import T
 
 __all__ = ["LocalFiles", "local_path"]
 
@@ -40,6 +41,11 @@ class LocalFiles:
     ) -> FileWriter:
         """See `Files.writer`."""
         return _LocalFileWriter(name, path, self, field_ids)
+
+    def for_each(self, items: Iterable[T], do: Callable[[T], object]) -> None:
+        """See `Files.for_each`: one after another."""
+        for item in items:
+            do(item)
 
     def put(self, path: Path, data: bytes) -> None:
         """See `Files.put`. The content is written elsewhere, and linked."""

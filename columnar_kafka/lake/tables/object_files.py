@@ -8,9 +8,11 @@ and a lifecycle rule of the bucket removes them.
 
 from __future__ import annotations
 
+import collections
 import io
 import os
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -32,14 +34,16 @@ from columnar_kafka.lake.model import NotLandedError
 from columnar_kafka.lake.tables.files import StagedWriter, refuse_passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from columnar_kafka.lake.model import FileWriter
+    from columnar_kafka.lake.tables.files import T
 
 __all__ = ["ObjectFiles"]
 
 _PART: Final = 8 << 20  # bytes; S3 takes at most 10,000 parts of at least 5 MiB
 _PARTS_AT_ONCE: Final = 4
+_FILES_AT_ONCE: Final = 16
 _TAIL: Final = 64 << 10  # bytes; nearly all footers are smaller
 _CLIENT_KEYS: Final = frozenset(
     {"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout"}
@@ -183,6 +187,11 @@ class ObjectFiles:
 
     def sync_folder(self, folder: PurePosixPath) -> None:
         """See `Files.sync_folder`: what a store has confirmed is durable."""
+
+    def for_each(self, items: Iterable[T], do: Callable[[T], object]) -> None:
+        """See `Files.for_each`: a copy alone takes four requests."""
+        with ThreadPoolExecutor(_FILES_AT_ONCE, "columnar-kafka-files") as pool:
+            collections.deque(pool.map(do, items), maxlen=0)
 
     def _try_store(self, path: str) -> None:
         try:

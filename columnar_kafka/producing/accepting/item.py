@@ -44,6 +44,10 @@ class Item:
         """Have the accumulator take it over. What this raises has it tried again."""
         accumulator.add_unplaced(self)
 
+    def settled(self, topic_format: Any, tell: Any) -> Item:
+        """Return what it is now that its topic's schema is known; `tell` gets what logs."""
+        return self
+
     def place(self, accumulator: Any) -> None:
         """Go where it belongs, now that the topic's number of partitions is known."""
         raise NotImplementedError

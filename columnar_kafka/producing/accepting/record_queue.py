@@ -231,7 +231,7 @@ class RecordQueue:
 
     def check(self, nbytes: int, records: int) -> None:
         """Raise as `put` does, which accepts what passes; the caller holds the lock."""
-        if self._closed and threading.get_ident() not in self._allowed_threads:
+        if records and self._closed and threading.get_ident() not in self._allowed_threads:
             raise RuntimeError("Producer has been closed")
         if self._suspended and records:
             raise KafkaException(produce_error(KafkaError._STATE))

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
+    from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns, RowValues
     from columnar_kafka.columns.kafka_column import KafkaColumn
     from columnar_kafka.native import _core as core
-    from columnar_kafka.plain.reversible import Nulls, Reversible
+    from columnar_kafka.plain.reversible import Habits
     from columnar_kafka.producing.engine.record_block import Block
     from columnar_kafka.producing.misfits import Misfits
     from columnar_kafka.producing.segment_limits import SegmentLimits
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.segment.encoder import ParquetEncoder
 
-__all__ = ["Batch", "Engine", "Metadata", "TopicFormat"]
+__all__ = ["Batch", "Engine", "Metadata", "TopicFormat", "ValueColumns", "ValueReader"]
 
 Metadata = tuple[bytes | None, int, RecordHeaders | None, Callback, bytes | None]
 """A record's key, timestamp, headers and callback, and its value if that is kept as it was given.
 
-JSON is: for a report, and where it may fit no segment and be sent as it is (`kept_bytes`).
+Bytes are: for a report, and where it may fit no segment and be sent as it is (`kept_bytes`).
 """
 
 
@@ -121,12 +121,74 @@ class Engine(Protocol):
     """How the records of a topic become columns. For any thread; `open_batch` under the lock."""
 
     @property
-    def nulls(self) -> Nulls | None:
-        """What null says in the columns of values in JSON, if the engine decides it."""
+    def habits(self) -> Habits | None:
+        """How values in JSON say what columns do not, if the engine decides it."""
         ...
 
     def open_batch(self, topic_format: TopicFormat, partition: int, accepted_at: float) -> Batch:
         """Return an empty batch of a partition, whose first record is accepted then."""
+        ...
+
+
+class ValueReader(Protocol):
+    """How values that are text or bytes become rows, and rows beside them. For any thread.
+
+    `schema` has the columns of the users' rows. One that `is_inferred` changes with the rest.
+    """
+
+    schema: RecordSchema
+    is_inferred: bool
+
+    @property
+    def value_format(self) -> str:
+        """One of `VALUE_FORMATS`."""
+        ...
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether the last column is none of the users': what of values has no other column."""
+        ...
+
+    def taken(self, value: bytes) -> tuple[RowValues, int]:
+        """Return the row of a value as `RowColumns.take` does, and the bytes that it may hold.
+
+        Raises:
+            RowError: it does not fit.
+        """
+        ...
+
+    def take(self, row: Any) -> tuple[RowValues, int]:
+        """Return a row as `RowColumns.take` does. Raises as that."""
+        ...
+
+    def row(self, values: RowValues) -> dict[str, Any]:
+        """Return what `take` has returned as a row, which `take` accepts again."""
+        ...
+
+    def footer(self, *, says_null: bool) -> dict[str, bytes]:
+        """Return the key-value pair of a file's footer; `says_null`: every null in it says null."""
+        ...
+
+    def is_like(self, columns: ValueColumns) -> bool:
+        """Say whether values become the same rows by these columns, which have equal types."""
+        ...
+
+
+class ValueColumns(Protocol):
+    """The columns of values that are text or bytes."""
+
+    records: RecordSchema
+
+    def read_natively(self, rows: core.RowFormat) -> None:
+        """Have the native core read values into its columns.
+
+        Raises:
+            NotNativeError: it cannot.
+        """
+        ...
+
+    def reader(self, habits: Habits | None) -> ValueReader:
+        """Return what reads values in Python; `habits` are `Engine.habits`."""
         ...
 
 
@@ -135,7 +197,7 @@ class TopicFormat:
     """How a topic's records are checked, encoded and cut, since one `set_schema`.
 
     `encoder` is used and `limits` are written by the sender's thread alone; the rest is fixed.
-    `records` and `columns` are those of its segments: `json` has one more than the users' rows.
+    `records` and `columns` are those of its segments: `values` may have one more than users' rows.
     """
 
     topic: str
@@ -146,10 +208,12 @@ class TopicFormat:
     encoder: ParquetEncoder
     limits: SegmentLimits
     engine: Engine
-    json: Reversible | None = None
-    """How values in JSON become rows; None: values that are no rows are plain messages."""
+    values: ValueReader | None = None
+    """How values that are no rows become some; None: they are plain messages."""
     misfits: Misfits | None = None
     """What becomes of those that do not fit."""
+    awaits_schema: bool = False
+    """Whether its records wait until their schema is inferred: see `inferring`."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,31 +222,36 @@ class TopicFormat:
     @property
     def value_format(self) -> str:
         """One of `VALUE_FORMATS`."""
-        return "rows" if self.json is None else "json"
+        return "rows" if self.values is None else self.values.value_format
 
     @property
-    def rows(self) -> RowColumns | Reversible:
+    def rows(self) -> RowColumns | ValueReader:
         """What takes the users' rows, and shows them again."""
-        return self.json or self.columns
+        return self.values or self.columns
 
     @property
     def users_records(self) -> RecordSchema:
         """The columns of the users' rows."""
-        return self.records if self.json is None else self.json.schema
+        return self.records if self.values is None else self.values.schema
 
     @property
     def texts(self) -> tuple[type, ...]:
         """The classes of values that are no rows."""
-        return _BYTES if self.json is None else _BUFFERS
+        return _BUFFERS if self.awaits_schema or self.values is not None else _BYTES
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether its schema was inferred, and changes with what is in the rest."""
+        return self.values is not None and self.values.is_inferred
 
     @property
     def has_rest(self) -> bool:
-        """Whether the last column is none of the users': the rest of values in JSON."""
-        return self.json is not None and self.json.has_rest
+        """See `ValueReader`."""
+        return self.values is not None and self.values.has_rest
 
     def footer(self, *, of_rows: bool) -> dict[str, bytes]:
         """Return what a file's footer says of its rows; `of_rows`: null in them says null."""
-        return {} if self.json is None else self.json.footer(says_null=of_rows)
+        return {} if self.values is None else self.values.footer(says_null=of_rows)
 
 
 _BYTES: Final = (bytes, str)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from columnar_kafka.columns.kafka_column import KafkaColumn
-    from columnar_kafka.plain.reversible import JsonColumns
-    from columnar_kafka.producing.engine.base import Engine
+    from columnar_kafka.producing.engine.base import Engine, ValueColumns
     from columnar_kafka.schema import RecordSchema
 
 __all__ = ["choose_engine"]
@@ -25,7 +24,7 @@ def choose_engine(
     kafka: KafkaColumn,
     schema: pa.Schema,
     compression: str,
-    json: JsonColumns | None,
+    values: ValueColumns | None,
     *,
     messages_are_compressed: bool,
 ) -> tuple[Engine, NotNativeError | None]:
@@ -36,13 +35,13 @@ def choose_engine(
         kafka: the column `_kafka`, and
         schema: that of the segments, which has it.
         compression: the name of ``columnar.encoding.compression``.
-        json: what values in JSON are read into, if they are.
+        values: what values that are no rows are read into, if they are.
         messages_are_compressed: whether librdkafka compresses the segments again.
     """
     try:
         columns = row_format(records)
-        if json is not None:
-            json.read_natively(columns)
+        if values is not None:
+            values.read_natively(columns)
         encoder = lazy.native_encoder(
             schema, kafka, compression, messages_are_compressed=messages_are_compressed
         )

@@ -208,7 +208,7 @@ class NativeEngine:
     """See `Engine`. A batch is Python's where the core has panicked on the topic's records."""
 
     def __init__(self, row_format: core.RowFormat, encoder: core.Encoder) -> None:
-        self.nulls = row_format
+        self.habits = row_format
         self._row_format = row_format
         self._encoder = encoder
 

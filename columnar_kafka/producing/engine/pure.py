@@ -156,7 +156,7 @@ class PureBatch(Batch):
 class PureEngine:
     """See `Engine`."""
 
-    nulls = None
+    habits = None
 
     def open_batch(
         self, topic_format: TopicFormat, partition: int, accepted_at: float

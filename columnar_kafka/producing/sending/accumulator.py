@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError
 from columnar_kafka.producing.engine.pure import CHARGED, PURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record import Record
@@ -44,7 +44,12 @@ class _Topic:
     unusable_since: float = float("inf")
     open: dict[int, Batch] = field(default_factory=dict)  # by partition, oldest first
     late: dict[int, Batch] = field(default_factory=dict)  # those of them that are filled here
-    waiting: deque[Item] = field(default_factory=deque)  # for the number of partitions
+    waiting: deque[Item] = field(default_factory=deque)  # for the number of partitions, or a schema
+    is_due: bool = False  # whether the schema it awaits is to be settled, however few wait
+
+    @property
+    def awaits_schema(self) -> bool:
+        return self.topic_format.awaits_schema
 
     @property
     def partitions(self) -> int | None:
@@ -78,11 +83,16 @@ class Accumulator:
         propagation: float,
         memory: int,
         records: int | None,
+        sample: int = 1,
     ) -> None:
-        """Durations are in seconds; `memory` (bytes) and `records` bound unreported records."""
+        """Durations are in seconds; `memory` (bytes) and `records` bound unreported records.
+
+        So many values, a `sample`, settle a schema before a linger is over.
+        """
         self.queue = queue
         self.partitioner = partitioner
         self._linger = linger
+        self._sample = sample
         self._message_timeout = message_timeout
         self._refresh = refresh if refresh > 0 else float("inf")
         self._propagation = propagation
@@ -95,6 +105,8 @@ class Accumulator:
         self.sealed: deque[Item] = deque()
         """What is to be sent, in order."""
         self._given_up: list[tuple[Item, KafkaError]] = []
+        self.lines: deque[Callable[[], object]] = deque()
+        """What is to be logged after the step: a thread that is in a handler of logs may fork."""
 
     def __repr__(self) -> str:
         topics = self.by_topic.values()
@@ -118,7 +130,7 @@ class Accumulator:
         state.topic_format.limits.partitions = partitions
         state.unusable, state.unusable_since = None, float("inf")
         state.looked_up = now
-        while state.waiting:
+        while state.waiting and not state.awaits_schema:
             self._place(state.waiting[0])
             state.waiting.popleft()
 
@@ -158,13 +170,21 @@ class Accumulator:
     # --- records --------------------------------------------------------------------------------
 
     def set_format(self, topic_format: TopicFormat, now: float) -> None:
-        """Use `topic_format` for its topic from now on; seal open batches of the earlier one."""
+        """Use `topic_format` for its topic from now on; seal open batches of the earlier one.
+
+        What has waited for a schema is a record then, or a plain message.
+        """
         topic = self.by_topic.get(topic_format.topic)
         if topic is None:
             self.by_topic[topic_format.topic] = topic = _Topic(topic_format)
         elif topic_format.limits.partitions is None:  # Kafka did not answer
             topic_format.limits.partitions = topic.partitions
-        self._seal_topic(topic)
+        if topic.topic_format is not topic_format:
+            self._seal_topic(topic)
+        if topic.awaits_schema:
+            topic.waiting = deque(
+                item.settled(topic_format, self.lines.append) for item in topic.waiting
+            )
         topic.topic_format = topic_format
         if topic_format.limits.partitions is not None:
             self.set_partitions(topic_format.topic, topic_format.limits.partitions, now)
@@ -183,6 +203,41 @@ class Accumulator:
             topic.waiting.append(item)
         else:
             self._place(item)
+
+    def add_unsettled(self, item: Item) -> None:
+        """Have a value wait for its topic's schema, or place it if that is known by now."""
+        topic = self.by_topic.setdefault(item.topic, _Topic(item.topic_format))
+        if topic.awaits_schema:
+            topic.waiting.append(item)
+        else:
+            self.add_unplaced(item.settled(topic.topic_format, self.lines.append))
+
+    def to_settle(self, now: float) -> list[str]:
+        """Return the topics whose schema is to be settled now."""
+        return [name for name, topic in self.by_topic.items() if self._settle_at(topic) <= now]
+
+    def unsettled(self, topic: str) -> list[Any]:
+        """Return what waits for a topic's schema."""
+        return list(self.by_topic[topic].waiting)
+
+    def settled(self, topic_format: TopicFormat, now: float) -> None:
+        """Learn a topic's schema, of which its values have waited; seal them if that was asked."""
+        topic = self.by_topic[topic_format.topic]
+        is_due, topic.is_due = topic.is_due, False
+        self.set_format(topic_format, now)
+        if is_due:
+            self._seal_topic(topic)
+
+    def _settle_at(self, topic: _Topic) -> float:
+        if not (topic.awaits_schema and topic.waiting):
+            return float("inf")
+        if topic.is_due or len(topic.waiting) >= self._sample:
+            return float("-inf")
+        return topic.waiting[0].accepted_at + self._linger
+
+    def give_up(self, item: Item, error: KafkaError) -> None:
+        """Fail an item."""
+        self._given_up.append((item, error))
 
     def _place(self, item: Item) -> None:
         """Have an item go where it belongs, or fail.
@@ -236,8 +291,9 @@ class Accumulator:
             self._seal(topic, batch)
 
     def seal_all(self) -> None:
-        """Seal every open batch."""
+        """Seal every open batch, and those of values that wait for a schema once it is settled."""
         for topic in self.by_topic.values():
+            topic.is_due = topic.awaits_schema and bool(topic.waiting)
             self._seal_topic(topic)
 
     def _seal_topic(self, topic: _Topic) -> None:
@@ -247,6 +303,8 @@ class Accumulator:
     def relieve(self) -> None:
         """Seal the largest open batch because memory is scarce, if that helps."""
         topics = self.by_topic.values()
+        for topic in topics:
+            topic.is_due = topic.is_due or (topic.awaits_schema and bool(topic.waiting))
         opened = [(topic, batch) for topic in topics for batch in topic.open.values()]
         nbytes = sum(batch.taken_bytes for _, batch in opened)
         rows = sum(batch.rows for _, batch in opened)
@@ -275,6 +333,7 @@ class Accumulator:
     def _times(self) -> Iterator[float]:
         for topic in self.by_topic.values():
             yield self._lookup_at(topic)
+            yield self._settle_at(topic)
             for batch in topic.open.values():
                 yield batch.accepted_at + self._linger
                 break  # the oldest is first
@@ -298,6 +357,7 @@ class Accumulator:
         for topic in self.by_topic.values():
             self._given_up += [(item, error) for item in topic.waiting]
             topic.waiting.clear()
+            topic.is_due = False
         return self._take()
 
     def _take(self) -> Work:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from columnar_kafka.columns.kafka_column import RecordHeaders
-    from columnar_kafka.producing.engine.base import TopicFormat
+    from columnar_kafka.producing.engine.base import Metadata, TopicFormat
     from columnar_kafka.producing.engine.record_block import Block
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
     from columnar_kafka.producing.reporting.outcome import Outcome
@@ -96,6 +96,31 @@ class PlainMessage(Outgoing):
     callback: Callback
     pinned: bool
     """Whether the user has chosen the partition."""
+
+    @classmethod
+    def of(
+        cls,
+        topic_format: TopicFormat,
+        partition: int,
+        value: bytes | None,
+        metadata: Metadata,
+        charged_bytes: int,
+        accepted_at: float,
+    ) -> PlainMessage:
+        """Return the message of a value that is not to be a record."""
+        key, timestamp, headers, callback, _ = metadata
+        return cls(
+            topic_format=topic_format,
+            partition=partition,
+            value=value,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            callback=callback,
+            accepted_at=accepted_at,
+            charged_bytes=charged_bytes,
+            pinned=partition >= 0,
+        )
 
     @property
     def nbytes(self) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from columnar_kafka.producing.engine.base import Batch, TopicFormat
     from columnar_kafka.producing.engine.pure import Chunk
     from columnar_kafka.producing.engine.record_block import Block
+    from columnar_kafka.producing.inferring import Inferring
     from columnar_kafka.producing.reporting.arrow_call import ArrowCall
     from columnar_kafka.producing.reporting.delivery import Delivery
     from columnar_kafka.producing.sending.arrow_batch import ArrowBatch
@@ -66,11 +67,16 @@ class Segmenter:
         delivery: Delivery,
         queue: RecordQueue,
         tell: Callable[[Callable[[], object]], None],
+        inferring: Inferring | None = None,
     ) -> None:
-        """Call `tell` with what is to be logged, when that is possible."""
+        """Call `tell` with what is to be logged, when that is possible.
+
+        `inferring` has schemas grow by the segments.
+        """
         self.done = 0
         """How many blocks have been converted and encoded; grows. For any thread."""
         self._tell = tell
+        self._inferring = inferring
         self.delivery = delivery
         self.queue = queue
         self._ids = _ids()
@@ -154,6 +160,8 @@ class Segmenter:
             return self._unencodable(origin, block, charged_bytes, error)
         if size <= most:
             self.queue.usage.encode(segment.encoded_bytes)
+            if origin.topic_format.is_inferred:
+                self._grow(segment)
             return [segment]
         if rows > 1:
             pieces = min(rows, math.ceil(size / most) + 1)
@@ -164,6 +172,14 @@ class Segmenter:
         reason += " max.message.bytes of the topic"
         too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, reason)
         return self._refuse(origin, block, charged_bytes, too_large)
+
+    def _grow(self, segment: EncodedSegment) -> None:
+        """Have the topic's schema grow, if the segment tells how."""
+        assert self._inferring is not None
+        try:
+            self._inferring.look_at(segment, self._tell)
+        except Exception as error:  # noqa: BLE001 - it does its records no harm
+            self.tell_error("the rest of a segment could not be read for new columns", error)
 
     def _cut_into(
         self, pieces: int, origin: _Origin, block: Block, charged_bytes: int

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.accepting.record_queue import RecordQueue
+    from columnar_kafka.producing.inferring import Answer, Inferring
     from columnar_kafka.producing.reporting.delivery import Delivery
     from columnar_kafka.producing.sending.accumulator import Accumulator, Work
 
@@ -77,6 +78,7 @@ class Sender:
         broker: ProducerBroker,
         delivery: Delivery,
         message_timeout: float,
+        inferring: Inferring | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -88,9 +90,12 @@ class Sender:
         queue.wake = self.wakeup.set
         self.accumulator = accumulator
         self._delivery = delivery
-        self._lines: deque[Callable[[], object]] = deque()
-        """What is to be logged after the step: a thread that is in a handler of logs may fork."""
-        self.segmenter = Segmenter(delivery=delivery, queue=queue, tell=self._lines.append)
+        self._lines = accumulator.lines
+        self._inferring = inferring
+        self._answers: dict[str, Answer] = {}  # by topic
+        self.segmenter = Segmenter(
+            delivery=delivery, queue=queue, tell=self._lines.append, inferring=inferring
+        )
         self.dispatcher = Dispatcher(
             broker=broker,
             accumulator=accumulator,
@@ -237,8 +242,9 @@ class Sender:
 
     def run_once(self, now: float) -> float:
         """Do all work that is due at `now`; return the seconds until there may be more."""
-        self._look_up(now)
         try:
+            self._look_up(now)
+            self._ask(now)
             while True:
                 with self.step:
                     # Asked now: a fork waits for the step that it sees.
@@ -293,6 +299,7 @@ class Sender:
     def _do_all(self, now: float, *, flushing: bool) -> float:
         purges = len(self.purges)  # records that are accepted after that are not purged
         self._take_over(now)
+        self._settle(now)
         if flushing:
             self.accumulator.seal_all()
         elif self._queue.usage.is_half_used:
@@ -347,3 +354,23 @@ class Sender:
                     self.accumulator.set_partitions(topic, partitions, now)
                 elif self.clock() - began >= _LOOKUP_TIMEOUT:
                     return  # nobody answers: the others would take as long
+
+    def _ask(self, now: float) -> None:
+        """Ask Kafka about topics whose schema is to be settled; blocks for a few seconds at most.
+
+        Not in a step, so that a fork does not wait for it.
+        """
+        for topic in self.accumulator.to_settle(now):
+            if topic not in self._answers and self._inferring is not None:
+                answer = self._inferring.ask(topic, self.dispatcher.broker, self._lines.append)
+                self._answers[topic] = answer
+
+    def _settle(self, now: float) -> None:
+        """Settle the schemas that values have waited for long enough, once Kafka has answered."""
+        for topic in self.accumulator.to_settle(now):
+            if topic in self._answers and self._inferring is not None:
+                values = (item.value for item in self.accumulator.unsettled(topic))
+                answer = self._answers[topic]
+                made = self._inferring.settle(topic, values, answer, self._lines.append)
+                self.accumulator.settled(made, now)
+                del self._answers[topic]

@@ -198,6 +198,15 @@ class MemoryProducer:
         self._kafka.create_missing(topic)
         return self._kafka.partitions(topic)
 
+    def newest(self, topic: str, count: int, timeout: float) -> list[Message]:
+        """See `ProducerBroker.newest`; answers at once."""
+        partitions = range(self.partitions(topic, 0) or 0)
+        return [
+            message
+            for number in partitions
+            for message in self._kafka.messages(topic, number)[-count:]
+        ]
+
     def limits(self, topic: str, timeout: float) -> TopicLimits:
         """See `ProducerBroker.limits`; answers at once."""
         self._kafka.create_missing(topic)

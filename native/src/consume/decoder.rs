@@ -7,14 +7,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
 
 use crate::arrow::c_data::ArrowArray;
+use crate::consume::avro_schema::AvroSchema;
 use crate::consume::file_schema::FileSchema;
 use crate::consume::json_schema::JsonSchema;
 use crate::consume::tables::TableSchema;
 use crate::parquet::read::{Budget, Footer, GaveUp, Read, Schema, check_leaves, read_leaves};
 use crate::python::panics::{self, entry};
 use crate::python::py::NoCollection;
-use crate::values::json::objects::{ObjectReader, Template};
+use crate::values::avro::datums::{self, DatumReader};
+use crate::values::json::objects::{self, ObjectReader};
 use crate::values::leaf::Leaf;
+use crate::values::made::{self, MakesValues};
 use crate::values::schema::{Field, Type};
 use crate::values::to_rows::{ColumnReader, RowReader};
 
@@ -82,7 +85,7 @@ impl File {
         max_bytes: u64,
     ) -> PyResult<Option<RecordReader>> {
         let leaves = self.detached(py, "File.read", schema, max_values, max_bytes, read_leaves)?;
-        self.records(py, schema, leaves, start, None)
+        self.records(py, schema, leaves, start, Form::Rows)
     }
 
     /// The same, but that the records' values are JSON, each of at most `max_bytes`.
@@ -97,7 +100,22 @@ impl File {
         let file = schema.file_schema();
         let leaves =
             self.detached(py, "File.read_json", file, max_values, max_bytes, read_leaves)?;
-        self.records(py, file, leaves, start, Some((schema.template(), max_bytes as usize)))
+        self.records(py, file, leaves, start, Form::Json(schema.template(), max_bytes as usize))
+    }
+
+    /// The same, but that the records' values are Avro.
+    fn read_avro(
+        &self,
+        py: Python<'_>,
+        schema: &AvroSchema,
+        start: usize,
+        max_values: u64,
+        max_bytes: u64,
+    ) -> PyResult<Option<RecordReader>> {
+        let file = schema.file_schema();
+        let leaves =
+            self.detached(py, "File.read_avro", file, max_values, max_bytes, read_leaves)?;
+        self.records(py, file, leaves, start, Form::Avro(schema.template(), max_bytes as usize))
     }
 
     /// Check and decode all columns, without the GIL. Return whether each value could be read; if not,
@@ -143,11 +161,11 @@ impl File {
         schema: &FileSchema,
         leaves: Option<Vec<Leaf>>,
         start: usize,
-        json: Option<Json<'_>>,
+        form: Form<'_>,
     ) -> PyResult<Option<RecordReader>> {
         let Some(leaves) = leaves else { return Ok(None) };
         let rows = self.footer.rows as usize;
-        let reader = || RecordReader::new(py, schema, leaves, start, rows, json);
+        let reader = || RecordReader::new(py, schema, leaves, start, rows, form);
         given_up(py, panics::caught("RecordReader.new", reader).transpose()?.map(Some))
     }
 
@@ -191,13 +209,17 @@ type Leaves = IntoIter<Box<Leaf>>;
 pub type Lists<'py> =
     (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
-/// How values are written as JSON, and the most bytes of one.
-type Json<'t> = (&'t Arc<Template>, usize);
+/// What the values of records are; as bytes how they are written, and the most bytes of one.
+enum Form<'t> {
+    Rows,
+    Json(&'t Arc<objects::Template>, usize),
+    Avro(&'t Arc<datums::Template>, usize),
+}
 
 /// What makes the records' values.
 enum ValueReader {
     Rows(RowReader<Box<Leaf>>),
-    Json(ObjectReader),
+    Bytes(Box<dyn MakesValues>),
 }
 
 /// Makes the records of a file, in order. One thread at a time.
@@ -219,17 +241,22 @@ impl RecordReader {
         leaves: Vec<Leaf>,
         start: usize,
         rows: usize,
-        json: Option<Json<'_>>,
+        form: Form<'_>,
     ) -> PyResult<Self> {
         let start = start.min(rows);
         let nbytes: usize = leaves.iter().map(Leaf::nbytes).sum();
         let boxed: Vec<_> = leaves.into_iter().map(Box::new).collect();
         let mut leaves: Leaves = boxed.into_iter();
         let (user, kafka) = schema.columns();
-        let values = match json {
-            None => ValueReader::Rows(RowReader::new(py, user, &mut leaves, start)?),
-            Some((template, most)) => {
-                ValueReader::Json(ObjectReader::new(template, &mut leaves, start, most))
+        let values = match form {
+            Form::Rows => ValueReader::Rows(RowReader::new(py, user, &mut leaves, start)?),
+            Form::Json(template, most) => {
+                let maker = ObjectReader::new(template, &mut leaves, start, most);
+                ValueReader::Bytes(Box::new(maker))
+            }
+            Form::Avro(template, most) => {
+                let maker = DatumReader::new(template, &mut leaves, start, most);
+                ValueReader::Bytes(Box::new(maker))
             }
         };
         let mut reader = Self {
@@ -278,7 +305,7 @@ impl RecordReader {
     }
 
     /// Return values, keys, timestamps and headers of the next records: at most so many, and about so
-    /// many bytes in columns, and in JSON, but at least one. `timestamp` is that of records without
+    /// many bytes in columns, and as bytes, but at least one. `timestamp` is that of records without
     /// one. None: the package has to make these and all that follow.
     fn next<'py>(
         &mut self,
@@ -304,7 +331,9 @@ impl RecordReader {
         let mut values = Vec::with_capacity(rows);
         let are_made = match &mut self.values {
             ValueReader::Rows(reader) => reader.read(py, rows, &mut values).map(|()| true)?,
-            ValueReader::Json(reader) => reader.read(py, rows, max_bytes, &mut values)?,
+            ValueReader::Bytes(maker) => {
+                made::read(&mut **maker, py, rows, max_bytes, &mut values)?
+            }
         };
         if !are_made {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! The columns of files whose records are handed out as JSON.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::consume::file_schema::FileSchema;
 use crate::python::panics::entry;
 use crate::values::json::objects::{Said, Template};
+use crate::values::time_form::Described;
 
 /// How the records of files with the same schema are written as JSON. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -19,7 +20,7 @@ pub struct JsonSchema {
 #[pymethods]
 impl JsonSchema {
     /// The name of the column of the rest; the paths of the fields whose null says null, None for all,
-    /// of the columns of JSON text, and of those of UUIDs.
+    /// of the columns of JSON text, and of those of UUIDs; the forms of columns of times.
     #[new]
     fn new(
         schema: Bound<'_, FileSchema>,
@@ -27,10 +28,11 @@ impl JsonSchema {
         nulls: Option<HashSet<String>>,
         texts: HashSet<String>,
         uuids: HashSet<String>,
+        times: HashMap<String, Described>,
     ) -> PyResult<Self> {
         entry(schema.py(), "JsonSchema.new", || {
             let (columns, _) = schema.get().columns();
-            let template = Template::new(columns, &Said { rest, nulls, texts, uuids });
+            let template = Template::new(columns, &Said { rest, nulls, texts, uuids, times });
             Ok(Self { schema: schema.clone().unbind(), template: Arc::new(template) })
         })
     }

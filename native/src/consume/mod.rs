@@ -1,5 +1,6 @@
 //! Segments to records and tables; footers of files that are stitched.
 
+pub mod avro_schema;
 pub mod copier;
 pub mod decoder;
 pub mod file_schema;

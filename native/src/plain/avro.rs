@@ -1,12 +1,10 @@
 //! Avro datums to columns. What a writer does not write is not taken: numbers in more bytes than they
 //! need, blocks with their size.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-
 use crate::produce::columns::{Column, Map, Node, Struct};
 use crate::produce::from_values::Kind;
 use crate::produce::row_format::RowAppender;
+use crate::values::avro::{Plan, leaves};
 use crate::values::decimal::Decimals;
 use crate::values::leaf::{Leaf, Values};
 use crate::values::size::Size;
@@ -14,60 +12,16 @@ use crate::values::size::Size;
 /// The names of a longer map are not compared with each other.
 const MOST_PAIRS: usize = 64;
 
-/// How a value is encoded.
-pub enum Plan {
-    Null,
-    Boolean,
-    Int,
-    Long,
-    Float,
-    Double,
-    Bytes,
-    Text,
-    Fixed(usize),
-    Enum(Vec<String>),
-    Array(Box<Plan>),
-    Map(Box<Plan>),
-    Record(Vec<Plan>),
-    Union(Vec<Plan>),
-}
-
-impl Plan {
-    /// Read `(type name, details)`.
-    pub fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (name, details): (String, Bound<'_, PyAny>) = described.extract()?;
-        let all = || {
-            let plans: Vec<Bound<'_, PyAny>> = details.extract()?;
-            plans.iter().map(Self::read).collect::<PyResult<Vec<_>>>()
-        };
-        Ok(match name.as_str() {
-            "null" => Self::Null,
-            "boolean" => Self::Boolean,
-            "int" => Self::Int,
-            "long" => Self::Long,
-            "float" => Self::Float,
-            "double" => Self::Double,
-            "bytes" => Self::Bytes,
-            "string" => Self::Text,
-            "fixed" => Self::Fixed(details.extract()?),
-            "enum" => Self::Enum(details.extract()?),
-            "array" => Self::Array(Box::new(Self::read(&details)?)),
-            "map" => Self::Map(Box::new(Self::read(&details)?)),
-            "record" => Self::Record(all()?),
-            "union" => Self::Union(all()?),
-            _ => return Err(PyValueError::new_err(format!("no Avro type {name:?}"))),
-        })
-    }
-}
-
-/// Append a record to the columns of a row; None: it is not taken.
+/// Append a record to the columns of a row; None: it is not taken. `is_exact`: only if the same bytes
+/// are written of the columns.
 pub fn append_row(
     value: &[u8],
     plans: &[Plan],
+    is_exact: bool,
     appender: &mut RowAppender,
     leaves: &mut [Leaf],
 ) -> Option<()> {
-    let mut reader = Reader { rest: value, size: Size::default() };
+    let mut reader = Reader { rest: value, is_exact, size: Size::default() };
     reader.record(plans, &mut appender.columns, 0, leaves)?;
     appender.appending.size += reader.size;
     reader.rest.is_empty().then_some(())
@@ -75,6 +29,7 @@ pub fn append_row(
 
 struct Reader<'v> {
     rest: &'v [u8],
+    is_exact: bool,
     size: Size,
 }
 
@@ -101,8 +56,11 @@ impl<'v> Reader<'v> {
         leaves: &mut [Leaf],
     ) -> Option<()> {
         let mut plan = plan;
+        let mut before: &[Plan] = &[];
         if let Plan::Union(branches) = plan {
-            plan = branches.get(usize::try_from(self.long()?).ok()?)?;
+            let index = usize::try_from(self.long()?).ok()?;
+            plan = branches.get(index)?;
+            before = &branches[..index];
         }
         if let Plan::Null = plan {
             self.size.nbytes += column.append_null(rep, leaves).ok()?;
@@ -112,6 +70,9 @@ impl<'v> Reader<'v> {
             let leaf = &mut leaves[*leaf];
             self.leaf(plan, kind, &mut leaf.values)?;
             leaf.present(rep);
+            if self.is_exact && !matches!(before, [] | [Plan::Null]) {
+                return is_first(before, &leaf.values);
+            }
             return Some(());
         }
         self.nested(plan, column, rep, leaves)
@@ -130,7 +91,7 @@ impl<'v> Reader<'v> {
             (Plan::Array(plan), Node::List { rep: item_rep, item, item_size, size: None }) => {
                 let mut count = 0;
                 let mut rep = rep;
-                while let Some(items) = self.block()? {
+                while let Some(items) = self.block(count)? {
                     for _ in 0..items {
                         self.value(plan, item, rep, leaves)?;
                         rep = *item_rep;
@@ -162,7 +123,7 @@ impl<'v> Reader<'v> {
     ) -> Option<()> {
         let Node::Leaf { kind: Kind::Text, leaf: keys } = map.key.node else { return None };
         let mut count = 0;
-        while let Some(pairs) = self.block()? {
+        while let Some(pairs) = self.block(count)? {
             for _ in 0..pairs {
                 let name = self.text()?;
                 let Values::Strings(strings) = &mut leaves[keys].values else { return None };
@@ -198,8 +159,9 @@ impl<'v> Reader<'v> {
                 append_number(number.into(), kind, values)?;
             }
             (Plan::Double, Values::F64(out)) => out.push(f64::from_le_bytes(self.array()?)),
-            (Plan::Float, Values::F32(out)) => out.push(f32::from_le_bytes(self.array()?)),
-            (Plan::Float, Values::F64(out)) => out.push(f32::from_le_bytes(self.array()?).into()),
+            (Plan::Float, Values::F32(out)) => out.push(self.float()?),
+            // Of a float and a double the double is written.
+            (Plan::Float, Values::F64(out)) if !self.is_exact => out.push(self.float()?.into()),
             (Plan::Boolean, Values::Bool(out)) => match self.take(1)? {
                 [bit @ 0..=1] => out.push(*bit == 1),
                 _ => return None,
@@ -210,7 +172,7 @@ impl<'v> Reader<'v> {
             }
             (Plan::Enum(symbols), Values::Strings(out)) => {
                 let symbol = symbols.get(usize::try_from(self.long()?).ok()?)?;
-                self.size += out.push_bytes(symbol.as_bytes())?;
+                self.size += out.push_bytes(symbol)?;
             }
             (Plan::Bytes | Plan::Fixed(_), values) => {
                 let bytes = match plan {
@@ -220,6 +182,9 @@ impl<'v> Reader<'v> {
                 match (values, kind) {
                     (Values::Strings(out), _) => self.size += out.push_bytes(bytes)?,
                     (Values::Fixed { bytes: out, .. }, Kind::Decimal(decimals)) => {
+                        let is_kept =
+                            !matches!(plan, Plan::Bytes) || leaves::is_written_decimal(bytes);
+                        (is_kept || !self.is_exact).then_some(())?;
                         append_decimal(bytes, decimals, out)?;
                     }
                     (Values::Fixed { width, bytes: out }, Kind::Physical)
@@ -235,9 +200,13 @@ impl<'v> Reader<'v> {
         Some(())
     }
 
-    /// The number of items in the next block of a list or map; None inside: there is no other.
-    fn block(&mut self) -> Option<Option<usize>> {
+    /// The number of items in the next block of a list or map that has so many so far; None inside: there
+    /// is no other.
+    fn block(&mut self, so_far: usize) -> Option<Option<usize>> {
         let count = usize::try_from(self.long()?).ok()?;
+        if self.is_exact && so_far > 0 && count > 0 {
+            return None;
+        }
         // Each item takes a byte at least, but records without fields.
         (count <= self.rest.len()).then_some((count > 0).then_some(count))
     }
@@ -283,6 +252,15 @@ impl<'v> Reader<'v> {
     }
 
     #[inline(always)]
+    fn float(&mut self) -> Option<f32> {
+        let bytes = self.array()?;
+        let number = f32::from_le_bytes(bytes);
+        // A signaling NaN becomes a quiet one where it is widened.
+        let is_kept = !number.is_nan() || bytes[2] & 0x40 != 0;
+        (is_kept || !self.is_exact).then_some(number)
+    }
+
+    #[inline(always)]
     fn bytes(&mut self) -> Option<&'v [u8]> {
         let len = usize::try_from(self.long()?).ok()?;
         self.take(len)
@@ -293,6 +271,14 @@ impl<'v> Reader<'v> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).ok().map(str::as_bytes)
     }
+}
+
+/// Whether the last value is written as of none of these branches, which stand before its own.
+#[inline(never)]
+fn is_first(before: &[Plan], values: &Values) -> Option<()> {
+    let last = values.len() - 1;
+    let is_another = |plan| leaves::push_value(plan, values, last, &mut Vec::new()).is_some();
+    (!before.iter().any(is_another)).then_some(())
 }
 
 #[inline(never)]

@@ -2,13 +2,14 @@
 
 use pyo3::prelude::*;
 
-use crate::plain::avro::{self, Plan};
+use crate::plain::avro;
 use crate::plain::json;
 use crate::plain::lenient::{self, Rules};
 use crate::produce::columns::{NotTaken, Taken};
 use crate::produce::records::Records;
 use crate::produce::row_format::{RowAppender, RowFormat};
 use crate::python::panics::entry;
+use crate::values::avro::Plan;
 
 /// The encoding of values, and the columns of their rows. For any thread.
 #[pyclass(frozen, module = "columnar_kafka.native._core")]
@@ -51,9 +52,16 @@ impl PlainFormat {
         entry(py, "PlainFormat.lenient_json", || {
             let json_texts = marked(json_texts, rows.get().leaf_sizes.len());
             let (keeps_unknown, keeps_misfits) = keeps;
-            let reverses = false;
-            let rules =
-                Rules { path, keeps_unknown, grows, keeps_misfits, coerces, reverses, json_texts };
+            let rules = Rules {
+                path,
+                keeps_unknown,
+                grows,
+                keeps_misfits,
+                coerces,
+                reverses: false,
+                json_texts,
+                time_forms: Vec::new(),
+            };
             Ok(Self { rows, values: Values::Lenient(rules) })
         })
     }
@@ -74,26 +82,10 @@ impl PlainFormat {
 }
 
 /// Which of so many leaves are these.
-fn marked(places: Vec<usize>, leaves: usize) -> Vec<bool> {
+pub fn marked(places: Vec<usize>, leaves: usize) -> Vec<bool> {
     let mut marks = vec![false; leaves];
     places.into_iter().for_each(|place| marks[place] = true);
     marks
-}
-
-/// Read values that are JSON objects into rows, of which equal objects can be made again. `has_rest`:
-/// the last column is for what finds no column; `json_texts` are the places of the leaves of JSON text.
-#[pyfunction]
-pub fn read_json(
-    py: Python<'_>,
-    rows: &Bound<'_, RowFormat>,
-    has_rest: bool,
-    json_texts: Vec<usize>,
-) -> PyResult<()> {
-    entry(py, "read_json", || {
-        let rows = rows.get();
-        let json_texts = marked(json_texts, rows.leaf_sizes.len());
-        rows.decode(py, Box::new(Rules::reversible(has_rest, json_texts)))
-    })
 }
 
 impl PlainFormat {
@@ -109,7 +101,8 @@ impl PlainFormat {
             }
             Values::Avro { fields, prefix } => {
                 let value = value.strip_prefix(&prefix[..]).ok_or(NotTaken)?;
-                avro::append_row(value, fields, appender, &mut records.leaves).ok_or(NotTaken)
+                avro::append_row(value, fields, false, appender, &mut records.leaves)
+                    .ok_or(NotTaken)
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::produce::row_format::{Decoder, RowAppender};
 use crate::values::json::MOST_LEVELS;
 use crate::values::leaf::{Leaf, Values};
 use crate::values::size::Size;
+use crate::values::time_form::KnownForm;
 
 /// What becomes of what differs: see `Lenient` in the package.
 pub struct Rules {
@@ -26,6 +27,8 @@ pub struct Rules {
     pub reverses: bool,
     /// Of each leaf, whether it is JSON text.
     pub json_texts: Vec<bool>,
+    /// Of each leaf, the form of its times.
+    pub time_forms: Vec<KnownForm>,
 }
 
 impl Decoder for Rules {
@@ -35,6 +38,10 @@ impl Decoder for Rules {
 
     fn append(&self, value: &[u8], appender: &mut RowAppender, leaves: &mut [Leaf]) -> Taken {
         append_row(value, self, appender, leaves)
+    }
+
+    fn time_forms(&self) -> &[KnownForm] {
+        &self.time_forms
     }
 }
 
@@ -48,6 +55,7 @@ impl Rules {
             keeps_misfits: has_rest,
             coerces: false,
             reverses: true,
+            time_forms: json_texts.iter().map(|_| KnownForm::default()).collect(),
             json_texts,
         }
     }

@@ -54,18 +54,24 @@ impl<'j> Lenient<'j, '_> {
             (Values::Bool(out), _) if matches!(first, Peek::True | Peek::False) => {
                 out.push(self.reader.json.known_bool(first).map_err(wrong)?);
             }
-            (values, kind) => return self.rare(first, kind, values),
+            (values, kind) => return self.rare(first, kind, leaf, values),
         }
         Ok(true)
     }
 
     #[inline(never)]
-    fn rare(&mut self, first: Peek, kind: &Kind, values: &mut Values) -> Result<bool, NotTaken> {
+    fn rare(
+        &mut self,
+        first: Peek,
+        kind: &Kind,
+        leaf: usize,
+        values: &mut Values,
+    ) -> Result<bool, NotTaken> {
         if !may_be(first, kind, values) {
             return if self.rules.coerces { self.coerced(first, kind, values) } else { Ok(false) };
         }
         if self.rules.reverses
-            && let Some(fits) = self.reversible(first, kind, values)?
+            && let Some(fits) = self.reversible(first, kind, leaf, values)?
         {
             return Ok(fits);
         }

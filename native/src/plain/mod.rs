@@ -8,6 +8,7 @@ mod avro;
 pub mod batch;
 pub mod fetched;
 pub mod format;
+pub mod given;
 mod json;
 mod lenient;
 mod lenient_leaves;

@@ -10,6 +10,7 @@ use crate::produce::columns::NotTaken;
 use crate::produce::from_values::Kind;
 use crate::values::leaf::Values;
 use crate::values::schema::Unit;
+use crate::values::time_form::{KnownForm, TimeForm};
 
 /// All integers of so many digits are doubles.
 const FEW_DIGITS: usize = 15;
@@ -20,11 +21,12 @@ impl Lenient<'_, '_> {
         &mut self,
         first: Peek,
         kind: &Kind,
+        leaf: usize,
         values: &mut Values,
     ) -> Result<Option<bool>, NotTaken> {
         match kind {
             Kind::Date | Kind::Timestamp { .. } | Kind::Time { .. } => {
-                self.written_time(first, kind, values).map(Some)
+                self.written_time(first, kind, leaf, values).map(Some)
             }
             Kind::Decimal(decimals) => {
                 self.decimal(first, kind, values, decimals.scale == 0).map(Some)
@@ -58,24 +60,25 @@ impl Lenient<'_, '_> {
         &mut self,
         first: Peek,
         kind: &Kind,
+        leaf: usize,
         values: &mut Values,
     ) -> Result<bool, NotTaken> {
         if first != Peek::String {
             return Ok(false);
         }
         let text = text(&mut self.reader.json, first)?;
+        let form = &self.rules.time_forms[leaf];
         let number = match *kind {
             Kind::Timestamp { unit, has_zone } => {
-                let time = if has_zone { text.strip_suffix('Z') } else { Some(text) };
-                let time = time.and_then(|text| text.get(10..)?.strip_prefix('T'));
-                let is_written = time.is_some_and(|time| is_kept(time, unit));
-                let ticks = times::ticks(text, unit, has_zone).filter(|_| is_written);
+                let ticks = times::ticks(text, unit, has_zone);
                 if ticks.is_none() && unit == Unit::Nano {
                     return Err(NotTaken); // those of the first day are too far for a product
                 }
-                ticks
+                ticks.filter(|_| is_kept(text, unit, form, true))
             }
-            Kind::Time { unit } if is_kept(text, unit) => times::time_of_day(text, unit),
+            Kind::Time { unit } => {
+                times::time_of_day(text, unit).filter(|_| is_kept(text, unit, form, false))
+            }
             Kind::Date => times::days(text),
             _ => None,
         };
@@ -90,7 +93,8 @@ impl Lenient<'_, '_> {
     }
 }
 
-/// Whether a time of day is as it is written, of no finer unit.
-fn is_kept(time: &str, unit: Unit) -> bool {
-    times::is_written(time) && !has_finer_digits(time.as_bytes(), unit.per_second())
+/// Whether a time is in the form in which it will be written, and of no finer unit.
+fn is_kept(time: &str, unit: Unit, form: &KnownForm, has_date: bool) -> bool {
+    !has_finer_digits(time.as_bytes(), unit.per_second())
+        && TimeForm::seen(time, has_date).is_some_and(|seen| form.takes(seen))
 }

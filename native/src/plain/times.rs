@@ -66,15 +66,6 @@ pub fn time_of_day(text: &str, unit: Unit) -> Option<i64> {
     Some((60 * minutes + second) * per_second + nanos / (1_000_000_000 / per_second))
 }
 
-/// Whether a time of day is in the form in which such are written: 12:00:00 or 12:00:00.000001.
-pub fn is_written(time: &str) -> bool {
-    match time.len() {
-        8 => true,
-        15 => !time.ends_with(".000000"),
-        _ => false,
-    }
-}
-
 /// How far a zone is ahead of UTC.
 fn zone_seconds(text: &[u8]) -> Option<i64> {
     let (sign, h1, h2, m1, m2) = match *text {

@@ -16,6 +16,7 @@ use crate::values::leaf::{Leaf, Values};
 use crate::values::schema::{Field, Type};
 use crate::values::size::{LeafSize, Size};
 use crate::values::strings::Strings;
+use crate::values::time_form::{Described, KnownForm, TimeForm};
 
 /// What a row takes besides its columns: its time, and its places in other buffers.
 const ROW_BYTES: usize = 16;
@@ -56,6 +57,11 @@ pub struct RowFormat {
 pub trait Decoder: Send + Sync {
     /// Whether the last column is none of a row's, but that of what is left of values.
     fn has_rest(&self) -> bool;
+
+    /// What is known of the forms of the times in each leaf; none: they have no forms of their own.
+    fn time_forms(&self) -> &[KnownForm] {
+        &[]
+    }
 
     /// Append it to the columns of a row.
     fn append(&self, value: &[u8], appender: &mut RowAppender, leaves: &mut [Leaf]) -> Taken;
@@ -151,6 +157,23 @@ impl RowFormat {
             Ok(places)
         })
     }
+
+    /// Whether a time that tells this of its form is in that of a leaf, or could be: then it is.
+    fn takes_time(&self, py: Python<'_>, leaf: usize, seen: Described) -> PyResult<bool> {
+        entry(py, "RowFormat.takes_time", || {
+            let form = self.time_forms_of().get(leaf);
+            Ok(form.is_some_and(|form| form.takes(TimeForm::read(&seen))))
+        })
+    }
+
+    /// The forms of the times that have been seen, with the places of their leaves.
+    fn time_forms(&self, py: Python<'_>) -> PyResult<Vec<(usize, Described)>> {
+        entry(py, "RowFormat.time_forms", || {
+            let forms = self.time_forms_of().iter().enumerate();
+            let seen = forms.filter_map(|(leaf, form)| Some((leaf, form.get()?.described())));
+            Ok(seen.collect())
+        })
+    }
 }
 
 impl RowFormat {
@@ -164,6 +187,11 @@ impl RowFormat {
         let _ = self.decoder.set(decoder); // once
         let names = self.given_fields().iter().map(|field| &*field.name);
         self.rows(py).ok_or_else(in_use)?.template = Template::new(names);
+        Ok(())
+    }
+
+    /// Have the first value of each field that may be null decide what null says.
+    pub fn ask_nulls(&self, py: Python<'_>) -> PyResult<()> {
         self.each_nullable(py, Column::ask)
     }
 
@@ -171,6 +199,10 @@ impl RowFormat {
     #[inline(always)]
     pub fn decoder(&self) -> Option<&dyn Decoder> {
         self.decoder.get().map(|decoder| &**decoder)
+    }
+
+    fn time_forms_of(&self) -> &[KnownForm] {
+        self.decoder().map_or(&[], Decoder::time_forms)
     }
 
     /// The fields of a row, as it is given.

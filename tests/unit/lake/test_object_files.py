@@ -99,6 +99,18 @@ def test_nothing_that_is_put_or_linked_overwrites(files: ObjectFiles) -> None:
     assert (files.read(ONE), files.read(OTHER)) == (b"first", b"second")
 
 
+def test_what_is_done_for_each_file_is_done_at_once_and_may_fail(files: ObjectFiles) -> None:
+    all_have_begun = threading.Barrier(16)
+
+    def do(number: int) -> None:
+        all_have_begun.wait(10)
+        if number == 9:
+            raise FileExistsError
+
+    with pytest.raises(FileExistsError):
+        files.for_each(range(16), do)
+
+
 def test_a_link_is_the_same_and_other_content_is_not(files: ObjectFiles) -> None:
     files.put(ONE, b"first")
     with pytest.raises(FileNotFoundError, match=r"b/other does not exist"):

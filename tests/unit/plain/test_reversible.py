@@ -16,9 +16,10 @@ from support import examples
 
 from columnar_kafka import RowError, SchemaError
 from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns
-from columnar_kafka.plain.reversible import FirstNulls, JsonColumns, Reversible
+from columnar_kafka.plain.reversible import FirstHabits, JsonColumns, Reversible
 from columnar_kafka.schema import RecordSchema
 
+INSTANT = pa.timestamp("us", "UTC")
 POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
 
 
@@ -28,7 +29,7 @@ class Rows:
     def __init__(self, schema: Any, rest_column: str | None = "_rest") -> None:
         self.schema = RecordSchema.parse(schema)
         self.columns = JsonColumns(self.schema, rest_column)
-        self.reversible = Reversible(self.columns, FirstNulls())
+        self.reversible = Reversible(self.columns, FirstHabits())
 
     def row(self, value: str | bytes) -> dict[str, Any]:
         """Return the row of an object, with its rest."""
@@ -110,12 +111,11 @@ def test_what_is_written_equal_fits(arrow: pa.DataType, value: str) -> None:
 @pytest.mark.parametrize(
     ("arrow", "value"),
     [
-        (pa.timestamp("us", "UTC"), '"2026-01-31T12:00:00.120Z"'),
-        (pa.timestamp("us", "UTC"), '"2026-01-31T12:00:00.000000Z"'),
         (pa.timestamp("us", "UTC"), '"2026-01-31T12:00Z"'),
-        (pa.timestamp("us", "UTC"), '"2026-01-31 12:00:00Z"'),
-        (pa.timestamp("us", "UTC"), '"2026-01-31T12:00:00+00:00"'),
-        (pa.timestamp("us", "UTC"), '"2026-01-31T12:00:00"'),
+        (pa.timestamp("us", "UTC"), '"2026-01-31t12:00:00Z"'),
+        (pa.timestamp("us", "UTC"), '"2026-01-31T12:00:00z"'),
+        (pa.timestamp("us", "UTC"), '"2026-01-31T13:00:00+01:00"'),
+        (pa.timestamp("us", "UTC"), '"2026-01-31T12:00:00-00:00"'),
         (pa.timestamp("us", "UTC"), "1769860800000000"),
         (pa.timestamp("ms", "UTC"), '"2026-01-31T12:00:00.123456Z"'),
         (pa.time64("us"), '"12:00"'),
@@ -138,6 +138,44 @@ def test_what_is_written_equal_fits(arrow: pa.DataType, value: str) -> None:
 def test_what_would_be_written_otherwise_goes_to_the_rest(arrow: pa.DataType, value: str) -> None:
     row = Rows(of(arrow)).row(f'{{"f": {value}}}')
     assert row == {"f": None, "_rest": f'{{"f":{value}}}'}
+
+
+@pytest.mark.parametrize(
+    ("arrow", "first", "others", "form"),
+    [
+        (INSTANT, "2026-01-31T12:00:00Z", ["2026-01-31T12:00:00.000000Z"], None),
+        (INSTANT, "2026-01-31T12:00:00.123456Z", ["2026-01-31 12:00:00Z"], None),
+        (INSTANT, "2026-01-31T12:00:00.123Z", ["2026-01-31T12:00:00.123456Z"], "T[.000]Z"),
+        (INSTANT, "2026-01-31T12:00:00.000Z", ["2026-01-31T12:00:00Z"], "T.000Z"),
+        (INSTANT, "2026-01-31 12:00:00.5+00:00", ["2026-01-31 12:00:00.5Z"], " [.0]+00:00"),
+        (INSTANT, "2026-01-31T12:00:00", ["2026-01-31T12:00:00Z"], "T"),
+        (
+            pa.timestamp("ns"),
+            "2026-01-31T12:00:00.000000001",
+            ["2026-01-31T12:00:00.1"],
+            "T[.000000000]",
+        ),
+        (pa.timestamp("us"), "2026-01-31T12:00:00", ["2026-01-31 12:00:00"], None),
+        (pa.time64("us"), "12:00:00.000", ["12:00:00.0", "12:00:00"], ".000"),
+    ],
+)
+def test_the_first_times_say_in_which_form_all_are_written(
+    arrow: pa.DataType, first: str, others: list[str], form: str | None
+) -> None:
+    rows = Rows(of(arrow))
+    assert rows.row(f'{{"f":"{first}"}}')["_rest"] is None
+    for other in others:
+        row = rows.row(f'{{"f":"{other}"}}')
+        assert row == {"f": None, "_rest": f'{{"f":"{other}"}}'}
+    assert rows.footer.get("times") == (None if form is None else {"f": form})
+
+
+def test_a_whole_second_does_not_say_how_fractions_are_written() -> None:
+    rows = Rows(of(INSTANT))
+    for time in ("12:00:00", "12:00:00.123", "12:00:01"):
+        assert rows.row(f'{{"f":"2026-01-31T{time}Z"}}')["_rest"] is None
+    for time in ("12:00:00.000", "12:00:00.123456"):
+        assert rows.row(f'{{"f":"2026-01-31T{time}Z"}}')["f"] is None
 
 
 @pytest.mark.parametrize(

@@ -397,11 +397,6 @@ def test_keys_are_checked(key: str, value: Any) -> None:
         FakeKafka().Producer({"columnar.encoding": "parquet", key: value})
 
 
-def test_a_topics_format_is_checked(world: World) -> None:
-    with pytest.raises(ConfigError, match="value_format='avro': must be one of rows, json"):
-        world.producer.set_schema("t", SCHEMA, value_format="avro")
-
-
 @pytest.mark.parametrize("name", ["_rest", "_REST"])
 def test_a_field_with_the_name_of_the_rest_is_refused(name: str) -> None:
     with pytest.raises(SchemaError, match="choose another name"):

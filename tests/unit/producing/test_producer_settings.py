@@ -39,6 +39,8 @@ def test_the_producers_defaults() -> None:
             segment_rows=100_000,
             linger=0.995,
             metadata=("id", "key", "timestamp", "headers"),
+            infers=False,
+            max_columns=200,
             schemas={},
             value_format="rows",
             value_fields="lenient",

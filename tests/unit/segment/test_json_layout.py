@@ -25,15 +25,18 @@ def test_without_it_every_null_says_null() -> None:
 
 
 def test_all_that_it_may_say() -> None:
-    text = b'{"rest":"_rest","nulls":["a","o.x"],"texts":["p"],"uuids":["u"]}'
+    text = b'{"rest":"_rest","nulls":["a","o.x"],"texts":["p"],"uuids":["u"],'
+    text += b'"times":{"t":" .000+00:00"},"inferred":true}'
     layout = JsonLayout.parse(text, SCHEMA)
-    assert layout == ("_rest", {"a", "o.x"}, {"p"}, {"u"})
+    times = {"t": (" ", 3, True, "+00:00")}
+    assert layout == ("_rest", {"a", "o.x"}, {"p"}, {"u"}, times, True)
+    assert layout.footer() == {"columnar.json": text}
     assert (layout.says_null("o.x"), layout.says_null("x")) == (True, False)
 
 
 def test_what_is_left_out_is_empty() -> None:
     layout = JsonLayout.parse(b"{}", SCHEMA)
-    assert layout == (None, set(), set(), set())
+    assert layout == (None, set(), set(), set(), {}, False)
     assert not layout.says_null("a")
 
 
@@ -56,6 +59,10 @@ def test_a_newer_producer_may_say_more() -> None:
         (b'{"nulls":"a"}', "nulls must be a list"),
         (b'{"texts":[1]}', "texts must be a list"),
         (b'{"uuids":null}', "uuids must be a list"),
+        (b'{"times":["t"]}', "times must be an object"),
+        (b'{"times":{"t":1}}', "times must be an object"),
+        (b'{"times":{"t":"T.0000000000Z"}}', "times must be an object"),
+        (b'{"times":{"t":"T[.000Z"}}', "times must be an object"),
     ],
 )
 def test_it_is_refused_where_it_is_malformed(text: bytes, reason: str) -> None:

@@ -22,6 +22,7 @@ from columnar_kafka.columns.kafka_column import KafkaColumn
 from columnar_kafka.config import METADATA_MEMBERS
 from columnar_kafka.producing.settings import COMPRESSIONS
 from columnar_kafka.schema import RecordSchema, canonical, fingerprint
+from columnar_kafka.segment.avro_layout import AVRO_KEY, AvroLayout
 from columnar_kafka.segment.declared_types import declared_schema, needs_help
 from columnar_kafka.segment.encoder import ParquetEncoder
 from columnar_kafka.segment.headers import HEADER_BYTES, SegmentHeader, parse_headers, with_checksum
@@ -122,6 +123,12 @@ def test_the_members_of_columnar_json_are_the_codes() -> None:
     assert tuple(member["name"] for member in said["members"]) == JsonLayout._fields
 
 
+def test_the_members_of_columnar_avro_are_the_codes() -> None:
+    said = V1["avro"]
+    assert said["footer_key"].encode() == AVRO_KEY
+    assert tuple(member["name"] for member in said["members"]) == AvroLayout._fields
+
+
 def test_the_limits_are_the_codes() -> None:
     assert V1["limits"] == {
         "rows": position.MAX_ROWS,
@@ -217,7 +224,9 @@ def test_the_pages_table_of_the_kafka_column_is_the_data() -> None:
 
 
 def test_the_pages_table_of_columnar_json_is_the_data() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ((?:list of )?strings?) \|", PAGE, flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| ((?:(?:list|object) of )?strings?|boolean) \|", PAGE, flags=re.MULTILINE
+    )
     assert rows == [(member["name"], member["type"]) for member in V1["json"]["members"]]
 
 

@@ -29,6 +29,7 @@ import re
 import time
 import uuid
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -305,9 +306,11 @@ class ParquetDirectory(LakeTable):
 
     def remove(self, files: Iterable[StagedFile]) -> None:
         """See `LakeTable.remove`. What has landed has its final name, and keeps that."""
-        for file in files:
-            with suppress(OSError):
-                self._files.remove(self.root / file.path)
+        self._files.for_each(files, self._remove)
+
+    def _remove(self, file: StagedFile) -> None:
+        with suppress(OSError):
+            self._files.remove(self.root / file.path)
 
     def _landed(self, path: str) -> LandedFile:
         full = self.root / path
@@ -365,15 +368,15 @@ class ParquetDirectory(LakeTable):
             if self._files.size(self.root / path) is None and self._files.size(staged) is not None:
                 for old in merged:  # before the new one is there: no reader sees rows twice
                     self._files.remove(self.root / old)
-        for path, file in entry.files.items():
-            self._move(self.root / file.path, self.root / path, entry)
+        self._files.for_each(entry.files, partial(self._move, entry))
         for folder in {(self.root / path).parent for path in entry.files}:
             self._files.sync_folder(folder)
         # Only now: no crash may keep a staged name's removal and lose the final name.
         self.remove(entry.files.values())
 
-    def _move(self, old: PurePath, new: PurePath, entry: LogEntry) -> None:
+    def _move(self, entry: LogEntry, path: str) -> None:
         """Give a staged file its final name, unless it has it; the staged name stays."""
+        old, new = self.root / entry.files[path].path, self.root / path
         try:
             self._files.make_folder(new.parent)
             self._files.link(old, new)

@@ -3,6 +3,7 @@
 use crate::values::clock::civil_from_days;
 use crate::values::half;
 use crate::values::schema::Unit;
+use crate::values::time_form::TimeForm;
 
 const DAY: i64 = 86_400;
 const SECOND: i64 = 1_000_000_000;
@@ -141,33 +142,40 @@ pub fn push_date(days: i64, out: &mut Vec<u8>) {
 }
 
 /// Append a time of the years 1 to 9999, or the units since 1970.
-pub fn push_timestamp(ticks: i64, unit: Unit, has_zone: bool, out: &mut Vec<u8>) {
+pub fn push_timestamp(ticks: i64, unit: Unit, form: TimeForm, out: &mut Vec<u8>) {
     let per_second = unit.per_second();
     let (seconds, fraction) = (ticks.div_euclid(per_second), ticks.rem_euclid(per_second));
     let Some(date) = date(seconds.div_euclid(DAY)) else { return push_int(ticks, out) };
     out.push(b'"');
     out.extend_from_slice(&date);
-    out.push(b'T');
-    push_clock(seconds.rem_euclid(DAY), fraction, unit, out);
-    out.extend_from_slice(if has_zone { b"Z\"" } else { b"\"" });
+    out.extend(form.separator);
+    push_clock(seconds.rem_euclid(DAY), fraction, unit, form, out);
+    out.extend_from_slice(form.zone().as_bytes());
+    out.push(b'"');
 }
 
 /// Append a time of day.
-pub fn push_time(ticks: i64, unit: Unit, out: &mut Vec<u8>) {
+pub fn push_time(ticks: i64, unit: Unit, form: TimeForm, out: &mut Vec<u8>) {
     let per_second = unit.per_second();
     out.push(b'"');
-    push_clock(ticks / per_second, ticks % per_second, unit, out);
+    push_clock(ticks / per_second, ticks % per_second, unit, form, out);
     out.push(b'"');
 }
 
-fn push_clock(second: i64, fraction: i64, unit: Unit, out: &mut Vec<u8>) {
+fn push_clock(second: i64, fraction: i64, unit: Unit, form: TimeForm, out: &mut Vec<u8>) {
     let second = second as u32;
     let ([h1, h2], [m1, m2]) = (pair(second / 3600), pair(second / 60 % 60));
     let [s1, s2] = pair(second % 60);
     out.extend_from_slice(&[h1, h2, b':', m1, m2, b':', s1, s2]);
     let nanos = fraction * (SECOND / unit.per_second());
-    if nanos > 0 {
-        let (mut left, count) = if nanos % 1_000 == 0 { (nanos / 1_000, 6) } else { (nanos, 9) };
+    let count = usize::from(form.digits.unwrap_or(if nanos % 1_000 == 0 { 6 } else { 9 }));
+    if nanos > 0 || form.shows_zeros == Some(true) {
+        let count = match nanos % 10_i64.pow(9 - count as u32) {
+            0 => count,
+            _ if nanos % 1_000 == 0 => 6,
+            _ => 9,
+        };
+        let mut left = nanos / 10_i64.pow(9 - count as u32);
         let mut digits = [b'.'; 10];
         for digit in digits[1..=count].iter_mut().rev() {
             *digit = b'0' + (left % 10) as u8;
@@ -256,8 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn times_have_the_form_that_they_had() {
+        let form = |text: &str| TimeForm::seen(text, true).unwrap();
+        for (seen, milli, micro, whole) in [
+            ("1970-01-01T00:00:00.001Z", ".001Z", ".000001Z", "Z"),
+            ("1970-01-01 00:00:00.000+00:00", ".001+00:00", ".000001+00:00", ".000+00:00"),
+            ("1970-01-01T00:00:00", ".001000", ".000001", ""),
+        ] {
+            for (nanos, end) in [(1_000_000, milli), (1_000, micro), (0, whole)] {
+                let expected = format!("\"{}{end}\"", &seen[..19]);
+                let written = text(|out| push_timestamp(nanos, Unit::Nano, form(seen), out));
+                assert_eq!(written, expected);
+            }
+        }
+    }
+
+    #[test]
     fn times_are_iso_8601() {
-        let time = |ticks, unit, has_zone| text(|out| push_timestamp(ticks, unit, has_zone, out));
+        let time = |ticks, unit, has_zone| {
+            text(|out| push_timestamp(ticks, unit, TimeForm::of(true, has_zone), out))
+        };
         assert_eq!(time(0, Unit::Milli, true), "\"1970-01-01T00:00:00Z\"");
         assert_eq!(time(-1, Unit::Milli, false), "\"1969-12-31T23:59:59.999000\"");
         assert_eq!(time(1_000, Unit::Nano, true), "\"1970-01-01T00:00:00.000001Z\"");
@@ -269,6 +295,10 @@ mod tests {
         assert_eq!(time(-62_135_596_800, Unit::Second, true), "\"0001-01-01T00:00:00Z\"");
         assert_eq!(text(|out| push_date(-719_162, out)), "\"0001-01-01\"");
         assert_eq!(text(|out| push_date(-719_163, out)), "-719163");
-        assert_eq!(text(|out| push_time(86_399_999, Unit::Milli, out)), "\"23:59:59.999000\"");
+        let form = TimeForm::of(false, false);
+        assert_eq!(
+            text(|out| push_time(86_399_999, Unit::Milli, form, out)),
+            "\"23:59:59.999000\""
+        );
     }
 }

@@ -7,15 +7,14 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use pyo3::prelude::*;
-
 use super::leaves;
 use super::text::{self, Member};
-use crate::python::new;
 use crate::values::cursor::Cursor;
 use crate::values::decimal::Decimals;
 use crate::values::leaf::{Leaf, Values};
+use crate::values::made::MakesValues;
 use crate::values::schema::{Field, Type, Unit};
+use crate::values::time_form::{Described, TimeForm};
 
 /// A rest, or JSON in a column, is not surely as the package writes it, or an object is too large.
 struct GaveUp;
@@ -32,6 +31,14 @@ pub struct Said {
     pub texts: HashSet<String>,
     /// The columns of bytes that are UUIDs.
     pub uuids: HashSet<String>,
+    /// The forms of columns of times.
+    pub times: HashMap<String, Described>,
+}
+
+impl Said {
+    fn time_form(&self, path: &str, has_date: bool, has_zone: bool) -> TimeForm {
+        self.times.get(path).map_or(TimeForm::of(has_date, has_zone), TimeForm::read)
+    }
 }
 
 /// How the objects of some columns are written.
@@ -113,10 +120,11 @@ enum Form {
     Date,
     Timestamp {
         unit: Unit,
-        has_zone: bool,
+        form: TimeForm,
     },
     Time {
         unit: Unit,
+        form: TimeForm,
     },
     Decimal(Decimals),
 }
@@ -194,10 +202,14 @@ impl Form {
             Type::Fixed { width: 16 } if said.uuids.contains(path) => Self::Uuid,
             Type::Date => Self::Date,
             Type::Timestamp { unit, has_zone } => {
-                Self::Timestamp { unit: *unit, has_zone: *has_zone }
+                Self::Timestamp { unit: *unit, form: said.time_form(path, true, *has_zone) }
             }
-            Type::ZonedTimestamp { unit, .. } => Self::Timestamp { unit: *unit, has_zone: true },
-            Type::Time { unit } => Self::Time { unit: *unit },
+            Type::ZonedTimestamp { unit, .. } => {
+                Self::Timestamp { unit: *unit, form: said.time_form(path, true, true) }
+            }
+            Type::Time { unit } => {
+                Self::Time { unit: *unit, form: said.time_form(path, false, false) }
+            }
             Type::Decimal(decimals) => Self::Decimal(decimals.clone()),
             _ => Self::AsItIs,
         }
@@ -223,30 +235,14 @@ impl ObjectReader {
         let writer = Writer { leaves: leaves.collect(), out: Vec::new(), most };
         Self { template: Arc::clone(template), writer }
     }
+}
 
-    /// Append the next rows as bytes: at most so many, and about so many bytes of them, but at least
-    /// one. False: the package has to make them, and the rows after them.
-    pub fn read<'py>(
-        &mut self,
-        py: Python<'py>,
-        rows: usize,
-        max_bytes: usize,
-        out: &mut Vec<Bound<'py, PyAny>>,
-    ) -> PyResult<bool> {
-        let mut nbytes = 0;
-        for _ in 0..rows {
-            self.writer.out.clear();
-            let written = self.writer.row(&self.template).and_then(|()| self.writer.check_size());
-            if written.is_err() {
-                return Ok(false);
-            }
-            out.push(new::bytes(py, &self.writer.out)?);
-            nbytes += self.writer.out.len();
-            if nbytes >= max_bytes {
-                break;
-            }
-        }
-        Ok(true)
+impl MakesValues for ObjectReader {
+    fn next(&mut self) -> Option<&[u8]> {
+        let Self { template, writer } = self;
+        writer.out.clear();
+        writer.row(template).and_then(|()| writer.check_size()).ok()?;
+        Some(&writer.out)
     }
 }
 
@@ -527,15 +523,19 @@ impl Writer {
             }
             Values::I32(values) => match (form, values[at]) {
                 (Form::Date, days) => leaves::push_date(days.into(), out),
-                (Form::Time { unit }, ticks) => leaves::push_time(ticks.into(), *unit, out),
+                (Form::Time { unit, form }, ticks) => {
+                    leaves::push_time(ticks.into(), *unit, *form, out);
+                }
                 (Form::Unsigned, number) => leaves::push_unsigned((number as u32).into(), out),
                 (_, number) => leaves::push_int(number.into(), out),
             },
             Values::I64(values) => match (form, values[at]) {
-                (Form::Timestamp { unit, has_zone }, ticks) => {
-                    leaves::push_timestamp(ticks, *unit, *has_zone, out);
+                (Form::Timestamp { unit, form }, ticks) => {
+                    leaves::push_timestamp(ticks, *unit, *form, out);
                 }
-                (Form::Time { unit }, ticks) => leaves::push_time(ticks, *unit, out),
+                (Form::Time { unit, form }, ticks) => {
+                    leaves::push_time(ticks, *unit, *form, out);
+                }
                 (Form::Unsigned, number) => leaves::push_unsigned(number as u64, out),
                 (_, number) => leaves::push_int(number, out),
             },
