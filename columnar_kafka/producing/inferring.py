@@ -153,7 +153,7 @@ class Inferring:
         left = self._max_columns - number_of_columns(leading.arrow)
         if left <= 0:
             return leading
-        inference = Inference(max_columns=left, reserved=self._reserved)
+        inference = Inference(max_columns=left, reserved=self._reserved, json_texts=False)
         for value in values:
             if value is not None:
                 inference.add_json(value)
@@ -197,7 +197,12 @@ class Inferring:
                 tell(partial(_log.warning, text, segment.topic, self._max_columns))
             return None
         told = columns_of_unknown(
-            rows, records.arrow, self._rest, max_columns=left, reserved=self._reserved
+            rows,
+            records.arrow,
+            self._rest,
+            max_columns=left,
+            reserved=self._reserved,
+            json_texts=False,
         )
         if told is None:
             return None

@@ -67,6 +67,7 @@ class Inference:
         avro_names: bool = False,
         max_columns: int = MAX_COLUMNS,
         reserved: Iterable[str] = (),
+        json_texts: bool = True,
     ) -> None:
         """Begin without objects.
 
@@ -75,12 +76,14 @@ class Inference:
             avro_names: a field whose name Avro's specification forbids has no column.
             max_columns: the most columns, those inside others included; the first seen have them.
             reserved: names that no field outside of others has a column by.
+            json_texts: values that contradict each other make a column of JSON text, not none.
         """
         names = Names(max(_MOST_NAMES, 2 * max_columns), Names(_SPARE_NAMES))
         self._root = ObservedValues(times=times, names=names)
         self._avro_names = avro_names
         self._max_columns = max_columns
         self._reserved = frozenset(map(str.casefold, reserved))
+        self._makes_texts = json_texts
         self._left = max_columns
         self._reports: list[FieldReport] = []
         self._json_texts: set[str] = set()
@@ -182,8 +185,8 @@ class Inference:
             assert seen.item is not None
             item = self._field(seen.item, "item", f"{path}.item", 0)
             return (None if item is None else pa.list_(item)), ""
-        if kind is None:
-            return None, ""
+        if kind is None or (kind == JSON_TEXT and not self._makes_texts):
+            return None, "its values contradict each other" if kind else ""
         if not self._left:
             return None, f"there are {self._max_columns} columns before it"
         self._left -= 1

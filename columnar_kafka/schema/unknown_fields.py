@@ -34,6 +34,7 @@ def columns_of_unknown(
     max_columns: int,
     reserved: Iterable[str],
     tokens: Sequence[str] = (),
+    json_texts: bool = True,
 ) -> RecordSchema | None:
     """Return the columns that fields without one would have; None: nothing is known of any.
 
@@ -46,8 +47,9 @@ def columns_of_unknown(
         max_columns: the most that are new.
         reserved: see `Inference`.
         tokens: the names that lead to a row in its rest.
+        json_texts: see `Inference`.
     """
-    inference = Inference(max_columns=max_columns, reserved=reserved)
+    inference = Inference(max_columns=max_columns, reserved=reserved, json_texts=json_texts)
     for row in rows.select([*nested_names(columns), rest_column]).to_pylist():
         for fields in _parsed(row[rest_column], tokens):
             inference.add(_unknown(fields, columns, row))

@@ -364,6 +364,12 @@ def json_layout(segment: Segment) -> JsonLayout | None:
         return None if text is None else JsonLayout.parse(text, opened.schema)
 
 
+def said_of_values(segment: Segment) -> Mapping[bytes, bytes]:
+    """Return what a segment's footer says of values, not parsed. Raises SegmentError."""
+    with segment._located():  # noqa: SLF001 - as above
+        return segment._open().said  # noqa: SLF001
+
+
 def _check_records(table: pa.Table) -> None:
     """Refuse a table that has a record no dict can hold, before any record is handed out."""
     for field in table.schema:

@@ -43,6 +43,7 @@ __all__ = [
     "PlainDecoder",
     "Sample",
     "SchemaSource",
+    "with_decimals",
 ]
 
 BLOCK: Final = 1 << 16
@@ -181,11 +182,11 @@ class PlainDecoder:
         values by now: of a time, or of a number in a text. So it is read again.
         """
         first, second = (
-            _with_decimals(self._rows.restored(table.to_pylist()[0])) for table in (one, other)
+            with_decimals(self._rows.restored(table.to_pylist()[0])) for table in (one, other)
         )
         if first is None or one["_kafka"] != other["_kafka"]:
             return False
-        return bool(first == second or _with_decimals(self._rows.again(first)) == second)
+        return bool(first == second or with_decimals(self._rows.again(first)) == second)
 
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""
@@ -228,12 +229,12 @@ class PlainDecoder:
         )
 
 
-def _with_decimals(value: Any) -> Any:
+def with_decimals(value: Any) -> Any:
     """Return a value of JSON with its numbers as they are compared: 7.0 is 7, and 0.1 is exact."""
     if isinstance(value, dict):
-        return {name: _with_decimals(member) for name, member in value.items()}
+        return {name: with_decimals(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_with_decimals(item) for item in value]
+        return [with_decimals(item) for item in value]
     return Decimal(repr(value)) if type(value) in (float, int) else value
 
 

@@ -21,10 +21,10 @@ from columnar_kafka.lake.aside.decoding import BLOCK
 from columnar_kafka.lake.audit.landed_rows import (
     DIFFERS,
     SentRun,
-    equal,
     ids_of,
     in_order,
     row_ids,
+    same_rows,
     without_views,
 )
 
@@ -200,10 +200,7 @@ _Verdict = Literal["different", "not provable"]
 
 def _compared(sent: Segment | SentRun, landed: pa.Table) -> tuple[_Verdict, list[str]]:
     try:
-        if isinstance(sent, SentRun):
-            same = list(sent.among(landed))
-        else:
-            same = [equal(landed, sent.to_table())]
+        same = list(sent.among(landed)) if isinstance(sent, SentRun) else [same_rows(landed, sent)]
     except UNREADABLE as error:
         return "not provable", [str(error)] * len(offsets_of(sent))
     return "different", ["" if is_same else DIFFERS for is_same in same]

@@ -13,7 +13,7 @@ from columnar_kafka.segment.native_encoder import leaf_plans
 from columnar_kafka.segment.parquet.metadata import ARROW_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
@@ -47,7 +47,7 @@ class NativeRowGroup:
     def add(
         self,
         message: SourceMessage,
-        fit: Callable[[str, pa.Schema], Fitting],
+        fit: Callable[[str, pa.Schema, Mapping[bytes, bytes]], Fitting],
         max_bytes: int,
     ) -> bool:
         """Verify a segment, value by value, and add its rows; return whether that was done.
@@ -76,7 +76,10 @@ class NativeRowGroup:
         return True
 
     def _takes(
-        self, header: SegmentHeader, known: KnownFile, fit: Callable[[str, pa.Schema], Fitting]
+        self,
+        header: SegmentHeader,
+        known: KnownFile,
+        fit: Callable[[str, pa.Schema, Mapping[bytes, bytes]], Fitting],
     ) -> bool:
         """Return whether rows of a file can be put to those that are here."""
         schema = known.schema
@@ -84,7 +87,7 @@ class NativeRowGroup:
             return schema is self.schema or schema.equals(self.schema, check_metadata=True)
         if not known.check():  # fitting a forged schema to a table may take any memory
             return False
-        self.schema, self.fitting = schema, fit(header.schema, schema)
+        self.schema, self.fitting = schema, fit(header.schema, schema, known.said)
         return not self.fitting.partitioning and self.fitting.cast_to is None
 
     def encoded(self) -> bytes | None:

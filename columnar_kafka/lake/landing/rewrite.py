@@ -58,22 +58,31 @@ class Rewriter:
         self._encoders: dict[str, ParquetEncoder] = {}  # by the segments' schema: each learns
 
     def divided(
-        self, segment: Segment, fitting: Fitting, source: SourcePartition, today: datetime.date
+        self,
+        segment: Segment,
+        fitting: Fitting,
+        source: SourcePartition,
+        today: datetime.date,
+        adapted: pa.Table | None = None,
     ) -> list[SegmentRows]:
         """Return a segment as it came, if its types fit and its rows are of one partition.
 
-        Otherwise it is decoded, cast and split.
+        Otherwise it is decoded, cast and split. So are rows that were `adapted` to the table.
 
         Raises:
             UnlandableError: it cannot be, or has to become a dead letter.
             LakeError: it must not be split.
         """
         try:
-            partition = shared_partition(fitting.partitioning, segment, source, today)
-            if partition is not None and fitting.cast_to is None:
-                return [SegmentRows(partition, segment, None)]
-            table = decoded(segment)
-            if partition is None:
+            partition = None
+            if adapted is None:
+                partition = shared_partition(fitting.partitioning, segment, source, today)
+                if partition is not None and fitting.cast_to is None:
+                    return [SegmentRows(partition, segment, None)]
+            table = decoded(segment) if adapted is None else adapted
+            if partition is None and not fitting.partitioning:
+                parts: list[tuple[PartitionValues, pa.Table]] = [((), table)]
+            elif partition is None:
                 parts = list(divide(fitting.partitioning, table, source, today))
             else:
                 parts = [(partition, table)]
@@ -87,7 +96,7 @@ class Rewriter:
                 f"segment at {segment.address} has rows of {len(parts)} partitions of the table; "
                 "table.straddle=split would split it"
             )
-        if len(parts) == 1 and fitting.cast_to is None:
+        if len(parts) == 1 and fitting.cast_to is None and adapted is None:
             return [SegmentRows(parts[0][0], segment, None)]
         self.segments += 1
         return [

@@ -19,7 +19,7 @@ from columnar_kafka.lake.model import UnlandableError
 from columnar_kafka.lake.plan import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from columnar_kafka.lake.landing.rewrite import Rewriter, SegmentRows
     from columnar_kafka.lake.landing.runs import WaitingMessage
@@ -68,7 +68,7 @@ class SmallSegments:
         self,
         rewriter: Rewriter,
         verified: Callable[[Iterable[WaitingMessage]], Iterator[VerifiedSegment]],
-        fit: Callable[[str, pa.Schema], Fitting],
+        fit: Callable[[str, pa.Schema, Mapping[bytes, bytes]], Fitting],
     ) -> None:
         """Take what verifies segments, and refuses some; and what fits a schema to the table."""
         self._rewriter = rewriter

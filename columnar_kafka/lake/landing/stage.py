@@ -18,12 +18,15 @@ from columnar_kafka.lake.aside.set_aside import SetAside, land_staged
 from columnar_kafka.lake.landing.batch import Batch
 from columnar_kafka.lake.landing.core_rows import core_rows
 from columnar_kafka.lake.landing.growth import Growth
+from columnar_kafka.lake.landing.guesses import Guesses
 from columnar_kafka.lake.landing.rewrite import Rewriter
 from columnar_kafka.lake.landing.runs import WaitingMessage, WaitingRuns
 from columnar_kafka.lake.landing.small_segments import SmallSegments, VerifiedSegment
 from columnar_kafka.lake.model import StageResult, UnlandableError
 from columnar_kafka.lake.plan import Mode, Placed, Planner
 from columnar_kafka.lake.tables.files import new_file
+from columnar_kafka.schema import fingerprint
+from columnar_kafka.segment.segment import said_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -153,7 +156,8 @@ class Stager:
         self._set_aside = SetAside(self._rules, planner.fences)
         self._fittings: dict[str, Fitting] = {}  # by the segments' schema
         self._rewriter = Rewriter(self._rules.straddle)
-        self._small = SmallSegments(self._rewriter, self._verified, self._fitting)
+        self._guesses = Guesses(table)
+        self._small = SmallSegments(self._rewriter, self._verified, self._fitting_as_it_is)
         decoding = self._rules.decoding
         self._decoder = None if decoding is None else PlainDecoder(decoding)
         self._growth = None if decoding is None or not decoding.grows else Growth(decoding, table)
@@ -297,12 +301,36 @@ class Stager:
         for placement, message in run:
             try:
                 segment, may_share = _verified(message, self._rules)
-                fitting = self._fitting(segment.header.schema, segment.schema)
-                rows = self._rewriter.divided(segment, fitting, placement.source, self._today())
+                fitted = self._fitted(placement, segment, may_share)
             except UnlandableError as error:
                 self._refuse(message, error)
             else:
-                yield VerifiedSegment(placement, segment.schema, fitting, rows, may_share)
+                yield fitted
+
+    def _fitted(self, placement: Placement, segment: Segment, may_share: bool) -> VerifiedSegment:
+        """Return a segment as it fits the table. Raises UnlandableError."""
+        name, schema, adapted = segment.header.schema, segment.schema, None
+        if self._guesses.contradict(name, schema, said_of_values(segment)):
+            adapted = self._guesses.adapted(segment)
+            name, schema, may_share = fingerprint(adapted.schema), adapted.schema, True
+        try:
+            fitting = self._fitting(name, schema)
+        except UnlandableError:  # the table may not grow, say
+            if (adapted := self._guesses.narrowed(segment)) is None:
+                raise
+            name, schema, may_share = fingerprint(adapted.schema), adapted.schema, True
+            fitting = self._fitting(name, schema)
+        source, today = placement.source, self._today()
+        rows = self._rewriter.divided(segment, fitting, source, today, adapted)
+        return VerifiedSegment(placement, schema, fitting, rows, may_share)
+
+    def _fitting_as_it_is(
+        self, name: str, schema: pa.Schema, said: Mapping[bytes, bytes]
+    ) -> Fitting:
+        """Return how a small segment lands that is put to others as it is."""
+        if self._guesses.contradict(name, schema, said):
+            raise UnlandableError("it contradicts columns before it")
+        return self._fitting(name, schema)
 
     def _land_messages(
         self, source: SourcePartition, messages: Sequence[WaitingMessage], decoder: PlainDecoder
