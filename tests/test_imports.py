@@ -33,6 +33,7 @@ BY_NAME = {
     "lake.formats",  # a format's library may not be installed
     "plain",  # also
     "plain.row_formats",  # few landings decode plain messages
+    "lake.landing.guesses",  # few segments contradict
     "consuming.feed.value_forms",  # the native core does without
     "cli",  # the extra may not be installed
     "cli.demo",  # it brings pandas, Spark and matplotlib
