@@ -32,6 +32,7 @@ BY_NAME = {
     "spark_sink.sink",
     "lake.formats",  # a format's library may not be installed
     "plain",  # also
+    "plain.registry",  # an extra
     "plain.row_formats",  # few landings decode plain messages
     "consuming.feed.value_forms",  # the native core does without
     "cli",  # the extra may not be installed
