@@ -45,9 +45,9 @@ def json_rows(
 
 
 def slices(
-    message: SourceMessage, decoder: Decoder, start: int = 0, wanted: int = 0
+    message: SourceMessage, decoder: Decoder, start: int = 0, wanted: int = 0, form: str = "json"
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the values of a segment's records as JSON, slice by slice."""
+    """Yield the values of a segment's records as JSON or Avro, slice by slice."""
     opened = Segment(
         topic=message.topic,
         partition=message.partition,
@@ -56,14 +56,16 @@ def slices(
         value=message.value,
         decoder=decoder,
     )
-    for row, columns in record_slices(opened, start, wanted, VALUE_FORMS["json"]):
+    for row, columns in record_slices(opened, start, wanted, VALUE_FORMS[form]):
         assert {len(part) for part in columns} == {len(columns.values)}
         yield row, columns.values
 
 
-def values(message: SourceMessage, decoder: Decoder, start: int = 0) -> list[bytes]:
-    """Return the values of a segment's records as JSON."""
-    return [value for _, some in slices(message, decoder, start) for value in some]
+def values(
+    message: SourceMessage, decoder: Decoder, start: int = 0, form: str = "json"
+) -> list[bytes]:
+    """Return the values of a segment's records as JSON or Avro."""
+    return [value for _, some in slices(message, decoder, start, form=form) for value in some]
 
 
 class WithoutCore(InlineDecoder):

@@ -86,7 +86,7 @@ class Avro:
         if self.prefix:
             values = [self._without_prefix(value) for value in values]
         if self._read is None:
-            array = pa.array(list(map(self.read, values)), self._type)
+            array = pa.array(list(map(self.read_one, values)), self._type)
         else:
             array = self._quickly(self._read, values)
         array.validate(full=True)  # neither checks times of day, pyruhvro no UTF-8 either
@@ -117,7 +117,7 @@ class Avro:
             raise ValueError(f"begins with {prefix!r}, not with {self.prefix!r}")
         return value[_REGISTRY_BYTES:]
 
-    def read(self, value: bytes) -> Any:
+    def read_one(self, value: bytes) -> Any:
         """Return one value with fastavro, without a prefix; times and dates are numbers.
 
         Raises:

@@ -18,8 +18,6 @@ from columnar_kafka.segment.headers import SCHEMA_HEADER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from confluent_kafka import Message
-
     from columnar_kafka.config import ReadOptions
 
 __all__ = [
@@ -80,7 +78,7 @@ class ManyFormats(Protocol):
         """Empty: there is no schema of all."""
         ...
 
-    def leading(self, messages: Sequence[Message], *, is_key: bool) -> tuple[Format, int]:
+    def leading(self, messages: Sequence[Any], *, is_key: bool) -> tuple[Format, int]:
         """Return the format of the first messages, and how many have it. May raise any error."""
         ...
 
@@ -153,8 +151,8 @@ class DecodedValues(NamedTuple):
 
 
 def leading(
-    format_: Any, messages: Sequence[Message], *, is_key: bool
-) -> tuple[Format | None, Sequence[Message]]:
+    format_: Any, messages: Sequence[Any], *, is_key: bool
+) -> tuple[Format | None, Sequence[Any]]:
     """Return the format of the keys or values of the first messages, and the messages that have it.
 
     Raises what `ManyFormats.leading` does.

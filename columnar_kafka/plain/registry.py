@@ -24,9 +24,6 @@ from columnar_kafka.segment.headers import header_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from confluent_kafka import Message
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-
     from columnar_kafka.plain.base import Format
 
 __all__ = ["Registry"]
@@ -48,11 +45,11 @@ class Registry:
 
     name = ""
 
-    def __init__(self, client: SchemaRegistryClient | Mapping[str, Any]) -> None:
+    def __init__(self, client: Any) -> None:
         """Ask a registry.
 
         Args:
-            client: a client of confluent-kafka, or the settings of one, such as ``url``.
+            client: a `SchemaRegistryClient` of confluent-kafka, or its settings, such as ``url``.
 
         Raises:
             ConfigError: settings are not allowed, or the extra ``registry`` is not installed.
@@ -64,7 +61,7 @@ class Registry:
     def __repr__(self) -> str:
         return f"<Registry {self._place}>"
 
-    def leading(self, messages: Sequence[Message], *, is_key: bool) -> tuple[Format, int]:
+    def leading(self, messages: Sequence[Any], *, is_key: bool) -> tuple[Format, int]:
         """Return the format of the first messages, and how many have it.
 
         Raises:
@@ -115,7 +112,7 @@ class Registry:
         except SchemaError as error:
             return _Undecodable(f"{said} of the registry cannot be used: {error}")
 
-    def _decoded_by(self, schema: Schema, said: _Said) -> Format:
+    def _decoded_by(self, schema: Any, said: _Said) -> Format:
         kind = (schema.schema_type or "AVRO").upper()
         text = schema.schema_str or ""
         if kind == "AVRO":
@@ -127,9 +124,7 @@ class Registry:
             return _Behind(said.data, columns) if said.stands_before else columns
         raise SchemaError(f"its type is {kind}{', with references' * bool(schema.references)}")
 
-    def _referenced(
-        self, schema: Schema, seen: set[tuple[str | None, int | None]]
-    ) -> Iterable[Any]:
+    def _referenced(self, schema: Any, seen: set[tuple[str | None, int | None]]) -> Iterable[Any]:
         """Yield the schemas that one refers to, those that they need first."""
         for reference in schema.references or ():
             place = reference.subject, reference.version
@@ -143,9 +138,9 @@ class Registry:
             yield from self._referenced(found.schema, seen)
             yield _parsed(found.schema.schema_str)
 
-    def _fetched(self, said: _Said) -> Schema | None:
+    def _fetched(self, said: _Said) -> Any:
         ask = self._client.get_schema if _is_id(said.data) else self._client.get_schema_by_guid
-        schema: Schema | None = self._asked(str(said), ask, said.number)
+        schema: Any = self._asked(str(said), ask, said.number)
         return schema
 
     def _asked(self, what: str, ask: Any, *args: Any) -> Any:
@@ -220,7 +215,7 @@ class _Said(NamedTuple):
 _NOTHING: Final = _Said(b"", stands_before=False)
 
 
-def _said(data: bytes, message: Message, header: str) -> _Said:
+def _said(data: bytes, message: Any, header: str) -> _Said:
     for name, value in header_pairs(message.headers()):
         if name == header and value and (_is_id(value) or _is_guid(value)):
             return _Said(bytes(value), stands_before=False)

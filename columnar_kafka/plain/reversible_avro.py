@@ -134,7 +134,7 @@ class ReversibleAvro:
             raise RowError(f"it begins with {begins!r}, and the values before it with {header!r}")
         datum = value[len(header) :]
         try:
-            row = self._columns.avro.read(datum)
+            row = self._columns.avro.read_one(datum)
         except ValueError as error:
             raise RowError(f"not an Avro value of this schema: {error}") from error
         values, nbytes = self._rows.take(row)

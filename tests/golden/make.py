@@ -56,6 +56,9 @@ class Golden(NamedTuple):
     said: str | None = None
     """What the footer says of records that were JSON, which are `objects`."""
     objects: Sequence[str] = ()
+    said_of_avro: str | None = None
+    """What it says of records that were Avro, which are `datums`."""
+    datums: Sequence[str] = ()
 
 
 def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
@@ -396,6 +399,43 @@ SEGMENTS["json"] = Golden(
         '{"a":3,"o":{},"l":[],"m":{},"p":{"p":1},"_rest":"no JSON"}',
     ],
 )  # fmt: skip
+_MONEY = logical("bytes", "decimal", precision=9, scale=2)
+_VALUES = {
+    "type": "record",
+    "name": "Values",
+    "fields": [
+        field("n", ["int", "null", "long"]),
+        field("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]}),
+        field("d", ["null", {"name": "D", "size": 4, **_MONEY, "type": "fixed"}]),
+        field("b", _MONEY),
+        field("f", ["float", "double"]),
+        field("l", [{"type": "array", "items": ["string", "null"]}, "null"]),
+        field("m", {"type": "map", "values": "boolean"}),
+        field("at", ["null", logical("long", "timestamp-millis")]),
+    ],
+}
+SEGMENTS["avro-values"] = Golden(
+    "records that were Avro: a registry's id, unions, an enum, decimals",
+    _VALUES,
+    [
+        Record(dict(zip("nedbflm", values, strict=True)) | {"at": at})
+        for *values, at in (
+            (1, "A", decimal.Decimal("-1.28"), decimal.Decimal("-1.28"), 0.5, ["x", None], {}, 0),
+            (2**31, "B", None, decimal.Decimal("1.28"), -0.0, [], {"k": True, "": False}, None),
+            (None, "A", decimal.Decimal("0.01"), decimal.Decimal(0), 1e300, None, {}, START),
+        )
+    ],
+    said_of_avro=(
+        '{"id":7,"types":{"n":["int","null","long"],"e":{"enum":["A","B"]},'
+        '"d":["null",{"fixed":4}],"f":["float","double"],"l":["array","null"],'
+        '"l.item":["string","null"]}}'
+    ),
+    datums=[
+        "000000000700020002ffffff8004ff8002000000000000e03f00040002780200000200",
+        "00000000070480808080100200040080020000000000000080000004026b0100000000",
+        "0000000007020002000000010200029c7500883ce4377e0200028082d8c7fe4e",
+    ],
+)  # fmt: skip
 for _name in ("avro", "nested", "many-rows"):
     SEGMENTS[f"native-{_name}"] = SEGMENTS[_name]._replace(
         shows=f"{SEGMENTS[_name].shows}, written by the native core",
@@ -443,6 +483,8 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
     footer = header.footer()
     if golden.said is not None:
         footer["columnar.json"] = golden.said.encode()
+    if golden.said_of_avro is not None:
+        footer["columnar.avro"] = golden.said_of_avro.encode()
     data = ParquetEncoder(golden.compression).encode(batch, footer).to_pybytes()
     if golden.native:
         data, header = produced(golden)
@@ -468,6 +510,11 @@ def build(name: str, golden: Golden) -> tuple[bytes, dict[str, Any]]:
         "rows": plain_rows(rows),
         "records": records,
         **({} if golden.said is None else {"json": golden.said, "objects": [*golden.objects]}),
+        **(
+            {"said_of_avro": golden.said_of_avro, "datums": [*golden.datums]}
+            if golden.said_of_avro is not None
+            else {}
+        ),
     }
 
 

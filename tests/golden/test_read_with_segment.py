@@ -107,17 +107,28 @@ def test_its_records_hold_the_rows_keys_times_and_headers(name: str) -> None:
     assert records == meaning["records"]
 
 
-@pytest.mark.parametrize("cls", [InlineDecoder, WithoutCore])
-def test_records_that_were_json_are_these_objects(cls: type[InlineDecoder]) -> None:
-    _, meaning = golden("json")
-    message = SourceMessage(
+def message_of(name: str, meaning: dict[str, Any]) -> SourceMessage:
+    return SourceMessage(
         topic="t",
         partition=0,
         offset=9,
         headers=[(key, text.encode()) for key, text in meaning["headers"]],
-        value=(HERE / "json.parquet").read_bytes(),
+        value=(HERE / f"{name}.parquet").read_bytes(),
     )
-    assert [value.decode() for value in values(message, cls())] == meaning["objects"]
+
+
+@pytest.mark.parametrize("cls", [InlineDecoder, WithoutCore])
+def test_records_that_were_json_are_these_objects(cls: type[InlineDecoder]) -> None:
+    _, meaning = golden("json")
+    found = values(message_of("json", meaning), cls())
+    assert [value.decode() for value in found] == meaning["objects"]
+
+
+@pytest.mark.parametrize("cls", [InlineDecoder, WithoutCore])
+def test_records_that_were_avro_are_these_datums(cls: type[InlineDecoder]) -> None:
+    _, meaning = golden("avro-values")
+    found = values(message_of("avro-values", meaning), cls(), form="avro")
+    assert [value.hex() for value in found] == meaning["datums"]
 
 
 @pytest.mark.parametrize("name", WRITABLE)

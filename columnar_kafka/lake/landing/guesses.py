@@ -9,17 +9,16 @@ rest. So none is refused, and every value of it is in the table.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from columnar_kafka.errors import SchemaError, SegmentError
 from columnar_kafka.lake.aside.kept_columns import row_columns
 from columnar_kafka.lake.model import UnlandableError, unlandable
-from columnar_kafka.plain.json_values import JsonValues
-from columnar_kafka.plain.reversible_rows import ReversibleRows
-from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
+from columnar_kafka.schema import RecordSchema, check_growth
 from columnar_kafka.schema.leading import led_by
 from columnar_kafka.segment.json_layout import JSON_KEY, JsonLayout
-from columnar_kafka.segment.segment import ValueForm, json_layout, record_slices
+from columnar_kafka.segment.segment import json_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from columnar_kafka.segment.segment import Segment
 
 __all__ = ["Guesses"]
-
-_JSON = ValueForm("json", JsonValues.of)
 
 
 class Guesses:
@@ -109,20 +106,5 @@ class Guesses:
 
 
 def _adapted(segment: Segment, columns: RecordSchema, layout: JsonLayout) -> pa.Table:
-    if layout.rest is None:
-        raise UnlandableError(f"segment at {segment.address}: it has no column for a rest")
-    try:
-        values: list[bytes] = []
-        for _, records in record_slices(segment, 0, segment.rows, _JSON):
-            values += records.values
-        table, refused = ReversibleRows(columns, layout.rest).decode(values)
-        kafka = [KAFKA_COLUMN] if KAFKA_COLUMN in segment.schema.names else []
-        for column in segment.to_table(kafka).columns if kafka else ():
-            table = table.append_column(segment.schema.field(KAFKA_COLUMN), column)
-    except SegmentError as error:
-        raise UnlandableError(error.reason) from error
-    except SchemaError as error:
-        raise UnlandableError(f"segment at {segment.address}: {error.reason}") from error
-    for row, reason in refused.items():
-        raise UnlandableError(f"segment at {segment.address}: row {row}: {reason}")
-    return table
+    module: Any = import_module("columnar_kafka.lake.landing.adapting")  # few segments need it
+    return module.adapted(segment, columns, layout)
