@@ -15,7 +15,7 @@ PATIENT := --timeout 1800 --override-ini faulthandler_timeout=1860
 # Tests that run fewer combinations of their parameters in `make test`, and none on minio.
 COMBINED := $(addprefix tests/integration/test_, \
 	compatibility.py partitions.py transactions.py) tests/unit/lake/test_every_table.py \
-	tests/unit/ingest/test_habits.py
+	tests/unit/ingest/test_habits.py $(wildcard tests/conformance/test_consumer*.py)
 # Tests of producers that run without the native core too; those in tests/unit/producing do by a fixture.
 PURE := tests/golden $(wildcard tests/conformance/test_producer*.py)
 # Minutes each: hundreds of kills, restarts and rebalances, a million records, every metadata, 200
@@ -133,7 +133,7 @@ APART := requirements/third-parties
 
 lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra stores --group dev \
+	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra registry --extra stores --group dev \
 		--output-file $(LOCK) pyproject.toml
 	for each in $(basename $(wildcard $(APART)/*.in)); do \
 		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \

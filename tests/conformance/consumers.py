@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 from bisect import bisect_left
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ import pytest
 from clients import Maker
 from confluent_kafka import KafkaException, TopicPartition
 from segments import headers_of
-from support import eventually
+from support import by_profile, eventually
 
 import columnar_kafka
 from columnar_kafka import position
@@ -43,6 +45,7 @@ __all__ = [
 
 NOWHERE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 _PARQUET: Final = {"columnar.encoding": "parquet"}
+_JSON: Final = {**_PARQUET, "columnar.value.format": "json"}
 _numbers = itertools.count(1)
 _segments = itertools.count(1)
 _encoder = ParquetEncoder("zstd")
@@ -62,7 +65,7 @@ class ConsumerKind:
     @property
     def unwraps(self) -> bool:
         """Whether offsets are positions."""
-        return self.own == _PARQUET
+        return bool(self.own)
 
 
 CONSUMERS: Final = {
@@ -70,15 +73,18 @@ CONSUMERS: Final = {
     "ours, plain": ConsumerKind(columnar_kafka.Consumer, _PARQUET),
     "ours, segments": ConsumerKind(columnar_kafka.Consumer, _PARQUET, (3,)),
     "ours, mixed": ConsumerKind(columnar_kafka.Consumer, _PARQUET, (2, 0, 4)),
+    "ours, json": ConsumerKind(columnar_kafka.Consumer, _JSON, (2, 0, 4)),
 }
 """Those that unwrap; `test_not_encoding.py` has the others, which are confluent-kafka's own."""
+KINDS: Final = by_profile([kind for kind in CONSUMERS if kind != "ours, json"], list(CONSUMERS))
+"""Those that every test runs on."""
 ON_KAFKA: Final = ("confluent", "ours, plain", "ours, segments")
 """Those for the real broker; what it can tell and the mock cannot needs no more."""
 _ROWS: Final = (0, 1, 2, 5)
 """With (2, 0, 4): a segment's first and last record, a plain message, and one inside a segment."""
 
 
-def on_mock(kinds: Iterable[str] = CONSUMERS) -> Any:
+def on_mock(kinds: Iterable[str] = KINDS) -> Any:
     """Return a fixture that makes consumers of these kinds on librdkafka's mock."""
 
     @pytest.fixture(params=list(kinds), name="make")
@@ -100,7 +106,7 @@ def on_kafka(kinds: Iterable[str] = ON_KAFKA) -> Any:
 
 def each_row(name: str, rows: Sequence[int] = _ROWS) -> pytest.MarkDecorator:
     """Try each kind with the record inside a segment, and the mixed kind with all of these."""
-    every = [(kind, row) for kind in CONSUMERS for row in rows]
+    every = [(kind, row) for kind in KINDS for row in rows]
     return pytest.mark.parametrize(
         ("make", name),
         [case for case in every if case[0] == "ours, mixed" or case[1] == rows[1]],
@@ -245,6 +251,12 @@ class ConsumerMaker(Maker):
         if message.error() is not None:
             return message.error().name()
         return self.read(message.value())
+
+    def read(self, value: Any) -> Any:
+        """Return the bytes that `value` had when it was produced."""
+        if isinstance(value, bytes) and value.startswith(b'{"v":'):
+            return base64.b64decode(json.loads(value)["v"])
+        return super().read(value)
 
     def numbers(self, messages: Iterable[Any]) -> list[Any]:
         """Return the numbers that messages carry; an error's name for one."""

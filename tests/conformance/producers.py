@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 SCHEMA: Final = pa.schema([("v", pa.binary())])
+_JSON: Final = b'{"v":"'
 UNREACHABLE: Final = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 HELD: Final = {"linger.ms": 30_000}
 """Messages stay in the queue until a flush; `ProducerMaker` sets our own linger to match."""
@@ -47,20 +49,24 @@ class ProducerKind:
     encoding: bool = False
     schema: bool = False  # the topics have one
     records: bool = False  # the tests produce records, no plain messages
+    json: bool = False  # and these are bytes: serialized already
 
 
 PRODUCERS: Final = {
     "confluent": ProducerKind(confluent_kafka.Producer),
     "ours, no schema": ProducerKind(columnar_kafka.Producer, encoding=True),
     "ours, schema": ProducerKind(columnar_kafka.Producer, encoding=True, schema=True, records=True),
+    "ours, json": ProducerKind(
+        columnar_kafka.Producer, encoding=True, schema=True, records=True, json=True
+    ),
     "ours, plain": ProducerKind(columnar_kafka.Producer, encoding=True, schema=True),
 }
-KINDS: Final = ("confluent", "ours, no schema", "ours, schema")
+KINDS: Final = ("confluent", "ours, no schema", "ours, schema", "ours, json")
 """Those that every test runs on; where plain messages beside records may differ, all do.
 
 `test_not_encoding.py` has ours without an encoding, whose calls are confluent-kafka's own.
 """
-ON_KAFKA: Final = ("confluent", "ours, no schema", "ours, schema")
+ON_KAFKA: Final = ("confluent", "ours, no schema", "ours, schema", "ours, json")
 
 
 @dataclass(kw_only=True)
@@ -78,6 +84,7 @@ class ProducerMaker(Maker):
             given = {
                 "columnar.encoding": "parquet",
                 "columnar.linger.ms": HELD["linger.ms"] if config.items() >= HELD.items() else 5,
+                **({"columnar.value.format": "json"} if self.of.json else {}),
                 **given,
             }
         made = (cls or self.kind)(*args, given)
@@ -109,7 +116,16 @@ class ProducerMaker(Maker):
         """Return what to produce for `data`: a record where the kind sends records."""
         if data is None or not self.of.records:
             return data
-        return {"v": data.encode() if isinstance(data, str) else data}
+        stored = data.encode() if isinstance(data, str) else data
+        if self.of.json:
+            return b'{"v":"%s"}' % base64.b64encode(stored)
+        return {"v": stored}
+
+    def read(self, value: Any) -> Any:
+        """Return the bytes that `value` had."""
+        if self.of.json and value is not None and value.startswith(_JSON):
+            return base64.b64decode(value[len(_JSON) : -2])
+        return super().read(value)
 
     def offset(self, message: Any) -> int | None:
         """Return a report's offset in Kafka; a topic with a schema reports positions."""
@@ -119,8 +135,10 @@ class ProducerMaker(Maker):
     def messages(self, topic: str, *, partition: int = 0, **config: Any) -> Iterator[Any]:
         """Yield the messages of a partition for ever, as this kind's consumer has them."""
         given = {"bootstrap.servers": self.servers, "group.id": self.name, **config}
+        own = {"columnar.encoding": "parquet"}
+        own |= {"columnar.value.format": "json"} if self.of.json else {}
         consumer: Any = (
-            columnar_kafka.Consumer({**given, "columnar.encoding": "parquet"})
+            columnar_kafka.Consumer({**given, **own})
             if self.of.encoding
             else confluent_kafka.Consumer(given)
         )

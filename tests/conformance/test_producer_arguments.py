@@ -165,6 +165,9 @@ def test_a_value_may_be_left_out(make_producer) -> None:
 )
 def test_a_value_of_another_type_is_a_type_error(make_producer, value: Any) -> None:
     producer = make_producer()
+    if make_producer.of.json and type(value) in (bytearray, memoryview):
+        producer.produce("t", value)  # more bytes are values there than in confluent-kafka
+        return
     with pytest.raises(TypeError):
         producer.produce("t", value)
     assert len(producer) == 0
