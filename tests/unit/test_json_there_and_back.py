@@ -16,6 +16,7 @@ from json_leaves import LEAVES, NUMBERS, TEXTS
 from support import examples
 
 from columnar_kafka import native
+from columnar_kafka.producing import inferring
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.testing import FakeKafka
 
@@ -86,6 +87,36 @@ def test_random_objects(seed: int, produced: bool, consumed: bool) -> None:
     assert len(found) == len(values)
     for value, other in zip(values, found, strict=True):
         assert_same(value, other)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**64))
+def test_random_objects_without_a_schema(seed: int, way: bool) -> None:
+    """Of producers that begin one after the other, whose objects differ; columns grow meanwhile."""
+    rng = random.Random(seed)
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    values: list[bytes] = []
+    config = {**CONFIG, "columnar.schema": "infer", "columnar.linger.ms": 60_000}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "enabled", way)
+        patch.setattr(inferring, "_BETWEEN_CHANGES", 0.0)
+        patch.setattr(inferring, "_BETWEEN_LOOKS", 0.0)
+        for _ in range(2):
+            with kafka.Producer({**config, "columnar.schema.max.columns": 9}) as producer:
+                for _ in range(3):
+                    drifting = Drifting(rng)
+                    for _ in range(8):
+                        values.append(drifting.message().encode())
+                        producer.produce("t", values[-1])
+                    producer.flush()
+        consumer = kafka.Consumer({**CONFIG, "group.id": "g"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        messages = consumer.consume(len(values) + 1, 0)
+    assert all(message.error() is None for message in messages)
+    for value, message in zip(values, messages, strict=True):
+        assert_same(value, message.value())
 
 
 @pytest.mark.parametrize("way", WAYS)
