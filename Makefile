@@ -133,7 +133,7 @@ APART := requirements/third-parties
 
 lock: install  ## renew the lock files from pyproject.toml and requirements/third-parties
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra stores --group dev \
+	$(COMPILE) --extra avro --extra delta --extra demo --extra iceberg --extra registry --extra stores --group dev \
 		--output-file $(LOCK) pyproject.toml
 	for each in $(basename $(wildcard $(APART)/*.in)); do \
 		$(COMPILE) $$(test -e $$each.override && echo --override $$each.override) \

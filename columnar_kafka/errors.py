@@ -14,6 +14,7 @@ __all__ = [
     "ConfigError",
     "ForkError",
     "LakeError",
+    "RegistryError",
     "RowError",
     "SchemaError",
     "SegmentError",
@@ -64,6 +65,10 @@ class SchemaError(ColumnarError, ValueError):
     """A schema that cannot be used for segments, or not on this topic."""
 
     code = KafkaError._INVALID_ARG
+
+
+class RegistryError(ColumnarError):
+    """A schema registry that does not answer, or denies what it was asked for."""
 
 
 class RowError(ColumnarError, ValueError):

@@ -24,6 +24,7 @@ NAMES = {
     "LakeError",
     "Message",
     "Producer",
+    "RegistryError",
     "RowError",
     "SchemaError",
     "Segment",
@@ -113,7 +114,7 @@ def test_a_segments_names() -> None:
 
 def test_formats_of_plain_messages_are_public() -> None:
     formats = {"Avro", "Format", "Ipc", "Json", "TableFormat"}
-    assert set(plain.__all__) == formats | {"Lenient", "restored"}
+    assert set(plain.__all__) == formats | {"Lenient", "Registry", "restored"}
 
 
 def test_positions_are_packed_and_unpacked_in_public() -> None:

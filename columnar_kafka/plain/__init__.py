@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from columnar_kafka.plain.ipc import Ipc
     from columnar_kafka.plain.json import Json
     from columnar_kafka.plain.lenient import Lenient
+    from columnar_kafka.plain.registry import Registry
     from columnar_kafka.plain.restoring import restored
 
-__all__ = ["Avro", "Format", "Ipc", "Json", "Lenient", "TableFormat", "restored"]
+__all__ = ["Avro", "Format", "Ipc", "Json", "Lenient", "Registry", "TableFormat", "restored"]
 
 # Few landings decode plain messages, and those need other modules.
 _MODULE_OF = {
@@ -27,6 +28,7 @@ _MODULE_OF = {
     "Ipc": "columnar_kafka.plain.ipc",
     "Json": "columnar_kafka.plain.json",
     "Lenient": "columnar_kafka.plain.lenient",
+    "Registry": "columnar_kafka.plain.registry",
     "TableFormat": "columnar_kafka.plain.base",
     "restored": "columnar_kafka.plain.restoring",
 }

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -25,9 +25,11 @@ __all__ = [
     "DecodedValues",
     "Format",
     "Formats",
+    "ManyFormats",
     "TableFormat",
     "check_column_names",
     "decode",
+    "leading",
 ]
 
 DECODE_ERRORS: Final = (ValueError, TypeError, OverflowError, pa.ArrowException)
@@ -68,6 +70,23 @@ class TableFormat(Protocol):
         ...
 
 
+class ManyFormats(Protocol):
+    """How values are encoded if each says it itself."""
+
+    @property
+    def name(self) -> str:
+        """Empty: there is no schema of all."""
+        ...
+
+    def leading(self, messages: Sequence[Any], *, is_key: bool) -> tuple[Format, int]:
+        """Return the format of the first messages, and how many have it. May raise any error."""
+        ...
+
+    def of_all(self, values: Sequence[bytes | None]) -> Format | None:
+        """Return the format of all values; None: messages have to be looked at by themselves."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Formats:
     """How the keys and values of plain messages are encoded: for all topics, or by topic.
@@ -78,21 +97,23 @@ class Formats:
         TypeError: an argument is not a format.
     """
 
-    keys: Mapping[str, Format] | Format | None = None
-    values: Mapping[str, Format | TableFormat] | Format | TableFormat | None = None
+    keys: Mapping[str, Format | ManyFormats] | Format | ManyFormats | None = None
+    values: (
+        Mapping[str, Format | TableFormat | ManyFormats] | Format | TableFormat | ManyFormats | None
+    ) = None
 
     def __post_init__(self) -> None:
         """Check that each is a format."""
         for what, formats in (("key", self.keys), ("value", self.values)):
             for format_ in formats.values() if isinstance(formats, Mapping) else [formats]:
-                if format_ is None or hasattr(format_, "decode"):
+                if format_ is None or hasattr(format_, "decode") or hasattr(format_, "leading"):
                     continue
                 if not hasattr(format_, "read"):
-                    raise TypeError(f"{what} must be Avro, Json or Ipc, not {format_!r}")
+                    raise TypeError(f"{what} must be Avro, Json, Ipc or Registry, not {format_!r}")
                 if what == "key":
                     raise TypeError("key cannot be Ipc: one value of it is any number of rows")
 
-    def key(self, topic: str) -> Format | None:
+    def key(self, topic: str) -> Format | ManyFormats | None:
         """Return the format of a topic's keys; None for bytes."""
         return self.keys.get(topic) if isinstance(self.keys, Mapping) else self.keys
 
@@ -107,7 +128,7 @@ class Formats:
         formats = values.values() if isinstance(values, Mapping) else [values]
         return any(hasattr(format_, "read") for format_ in formats)
 
-    def value(self, topic: str) -> Format | TableFormat | None:
+    def value(self, topic: str) -> Format | TableFormat | ManyFormats | None:
         """Return the format of a topic's values; None for bytes."""
         return self.values.get(topic) if isinstance(self.values, Mapping) else self.values
 
@@ -127,6 +148,19 @@ class DecodedValues(NamedTuple):
 
     array: pa.Array
     error: str | None = None
+
+
+def leading(
+    format_: Any, messages: Sequence[Any], *, is_key: bool
+) -> tuple[Format | None, Sequence[Any]]:
+    """Return the format of the keys or values of the first messages, and the messages that have it.
+
+    Raises what `ManyFormats.leading` does.
+    """
+    if not hasattr(format_, "leading"):
+        return format_, messages
+    first, count = format_.leading(messages, is_key=is_key)
+    return first, messages[:count]
 
 
 def decode(format_: Format | None, values: Sequence[bytes | None]) -> DecodedValues:

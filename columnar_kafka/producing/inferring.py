@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import Message
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.producing.newest_schema import newest_schema
@@ -113,7 +113,7 @@ class Inferring:
         if not config.compacted:
             try:
                 messages += broker.newest(topic, _NEWEST, _LOOK_SECONDS)
-            except KafkaException as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the values go on
                 text = "topic %r: its segments could not be read for their columns, which are "
                 text += "inferred from its first values alone: %s"
                 tell(partial(_log.warning, text, topic, error))
@@ -128,7 +128,12 @@ class Inferring:
             tell(partial(_log.warning, text, topic))
             made = self._formats.plain(topic, answer.config)
         else:
-            made = self._settled(topic, values, answer, tell)
+            try:
+                made = self._settled(topic, values, answer, tell)
+            except Exception as error:  # noqa: BLE001 - as above: the rest takes any of them
+                text = "topic %r: no columns could be inferred"
+                tell(partial(_log.error, text, topic, exc_info=error))
+                made = self._formed(topic, _NOTHING, self._formats.limits(answer.config), tell)
         return self._formats.replaced(None, made, self._announce)
 
     def _settled(

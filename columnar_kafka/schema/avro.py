@@ -136,6 +136,18 @@ def record_of_list(schema: Any) -> Any:
     return inlined(record, {named["name"]: named for named in parsed if named is not record})
 
 
+def with_types(schema: Any, types: Sequence[Any]) -> Any:
+    """Return a schema with the types that it uses inside it, each where it is first named.
+
+    A type that uses another one stands behind that.
+
+    Raises:
+        SchemaError: one of them is not an Avro schema.
+    """
+    *named, parsed = _parsed([*types, schema], expand=False)
+    return inlined(parsed, {part["name"]: part for part in named})
+
+
 def _record_of(expanded: Any) -> Mapping[str, Any]:
     """Return the record: the schema itself, or the only one in a list of types."""
     record = one_record(expanded if isinstance(expanded, list) else [expanded])

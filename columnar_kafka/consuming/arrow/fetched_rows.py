@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from columnar_kafka.native import _core as core
-    from columnar_kafka.plain.base import Format
+    from columnar_kafka.plain.base import Format, ManyFormats
 
 __all__ = ["FetchedRows", "UnusualError"]
 
@@ -36,13 +36,13 @@ class FetchedRows:
     def __len__(self) -> int:
         return len(self._columns)
 
-    def keys(self, format_: Format | None) -> pa.Array:
+    def keys(self, format_: Format | ManyFormats | None) -> pa.Array:
         """Return decoded keys. Raises UnusualError."""
         if format_ is None:
             return _cells(pa.binary(), len(self), _read(self._columns.keys))
         return self._decoded(format_, is_key=True)
 
-    def values(self, format_: Format | None) -> pa.Array:
+    def values(self, format_: Format | ManyFormats | None) -> pa.Array:
         """Return decoded values. Raises UnusualError."""
         if format_ is None:
             return _cells(pa.binary(), len(self), _read(self._columns.values))
@@ -61,12 +61,18 @@ class FetchedRows:
             return _numbers(TIMESTAMP, rows, *_read(columns.times))
         return self._headers()
 
-    def _decoded(self, format_: Format, *, is_key: bool) -> pa.Array:
+    def _decoded(self, format_: Any, *, is_key: bool) -> pa.Array:
+        objects = None
+        if hasattr(format_, "of_all"):
+            objects = _read(self._columns.objects, is_key)
+            format_ = format_.of_all(objects)
+            if format_ is None:
+                raise UnusualError
         if (decode_fetched := getattr(format_, "decode_fetched", None)) is not None:
             array = _read(partial(decode_fetched, self._columns, is_key=is_key))
             if array is not None:
                 return array
-        decoded = decode(format_, _read(self._columns.objects, is_key))
+        decoded = decode(format_, objects or _read(self._columns.objects, is_key))
         if len(decoded.array) < len(self):
             raise UnusualError
         return decoded.array

@@ -39,10 +39,14 @@ _PLANS: Final = 100
 
 
 class SelectedRows(NamedTuple):
-    """The selected rows, None for none, of so many that were examined."""
+    """The selected rows, None for none, of so many that were examined.
+
+    `changes` says that what comes next is of another format, and may go on in the same table.
+    """
 
     table: pa.Table | None
     examined: int
+    changes: bool = False
 
 
 class Projection:

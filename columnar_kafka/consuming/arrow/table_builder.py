@@ -30,7 +30,7 @@ from columnar_kafka.consuming.arrow.projection import (
 from columnar_kafka.consuming.arrow.pruning import can_skip
 from columnar_kafka.consuming.feed.kafka_message import address_of
 from columnar_kafka.errors import RowError, SchemaError
-from columnar_kafka.plain.base import decode
+from columnar_kafka.plain.base import decode, leading
 from columnar_kafka.schema import KAFKA_COLUMN, RecordSchema, check_growth
 
 if TYPE_CHECKING:
@@ -185,13 +185,15 @@ def plain_rows(
         RowError: the first message cannot be decoded.
         SchemaError: as `Projection.plan`; the text names the message.
     """
-    first = messages[0]
+    first, given = messages[0], len(messages)
     topic = first.topic() or ""
     is_table = formats.are_tables(topic)
-    value_format: Any = formats.value(topic)
     if is_table and first.value() is None:
         return SelectedRows(None, 1)  # a tombstone: not even columns
-    decoded = decode(formats.key(topic), [message.key() for message in messages])
+    key_format, messages = leading(formats.key(topic), messages, is_key=True)
+    value_format, messages = leading(formats.value(topic), messages, is_key=False)
+    of_one_format = len(messages)
+    decoded = decode(key_format, [message.key() for message in messages])
     keys = fill_hidden_nulls(decoded.array, pa.field("key", decoded.array.type))
     if not len(keys):
         raise _undecodable(first, "key", decoded.error)
@@ -213,8 +215,8 @@ def plain_rows(
             made = {name: member.take(same) for name, member in made.items()}
         return made
 
-    table, _ = _selected(values, keys.type, members, projection, first)
-    return SelectedRows(table, good)
+    table = _selected(values, keys.type, members, projection, first).table
+    return SelectedRows(table, good, changes=good == of_one_format < given)
 
 
 def fetched_rows(

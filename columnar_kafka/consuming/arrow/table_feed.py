@@ -106,6 +106,7 @@ class _Slice:
     opened: OpenSegment | None = None
     committed: list[TopicPartition] = field(default_factory=list)
     rest: Sequence[Message] = ()  # see `Progress`
+    changes: bool = False  # see `SelectedRows`
 
 
 class TableFeed:
@@ -289,7 +290,9 @@ class TableFeed:
         )
         slices: list[_Slice] = []
         is_all = False
-        for span in self._spans(request):
+        spans: Iterator[Any] = self._spans(request)
+        rest: Any = None
+        while span := rest or next(spans, None):
             if not builder.left or (request.single and builder.rows):
                 break
             try:
@@ -301,7 +304,8 @@ class TableFeed:
             if added is None:
                 break
             slices.append(added)
-            if isinstance(span, list) and (added.rest or added.messages < len(span)):
+            rest = span[added.messages :] if added.changes else []
+            if isinstance(span, list) and (added.rest or added.messages + len(rest) < len(span)):
                 break
         else:
             is_all = (
@@ -411,7 +415,7 @@ class TableFeed:
         )
         last = {(topic, key): message for key, message in newest.items()}
         after = {key: position.start(offset_of(message) + 1) for key, message in last.items()}
-        return _Slice(good, after, last)
+        return _Slice(good, after, last, changes=rows.changes)
 
     def _note_good(self, count: int, *, is_all: bool) -> None:
         """Note how many plain messages could be decoded at once, and whether that was all."""

@@ -343,3 +343,16 @@ def test_what_cannot_be_read_is_logged(
         producer.produce("t", b'{"a":1}')
     assert "inferred from its first values alone" in caplog.text
     assert values_of(kafka) == [b'{"a":1}']
+
+
+def test_what_cannot_be_inferred_is_in_the_rest(
+    kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ArithmeticError("a test's")
+
+    monkeypatch.setattr(inferring.Inference, "result", fail)
+    with kafka.Producer(CONFIG) as producer:
+        producer.produce("t", b'{"a":1}')
+    assert "ArithmeticError: a test's" in caplog.text
+    assert values_of(kafka) == [b'{"a":1}']

@@ -667,7 +667,7 @@ def test_options_are_checked(kafka) -> None:
     consumer = assigned_consumer(kafka)
     with pytest.raises(TypeError, match="filter must be a pyarrow"):
         consumer.consume_arrow(1, 0, filter=[("n", ">", 1)])
-    with pytest.raises(TypeError, match="value must be Avro, Json or Ipc"):
+    with pytest.raises(TypeError, match="value must be Avro, Json, Ipc or Registry"):
         consumer.consume_arrow(1, 0, value="json")
     with pytest.raises(TypeError, match="key cannot be Ipc"):
         consumer.consume_arrow(1, 0, key=Ipc())
