@@ -225,8 +225,9 @@ class Registry(http.server.BaseHTTPRequestHandler):
         self._answer({"id": 1, "subject": "orders-value", "version": 1, "schema": AVRO})
 
     def do_GET(self) -> None:
-        """Return the schema."""
-        self._answer({"schema": AVRO, "id": 1, "subject": "orders-value", "version": 1})
+        """Return the schema; no name is associated with the topic's."""
+        known = {"schema": AVRO, "id": 1, "subject": "orders-value", "version": 1}
+        self._answer([] if "associations" in self.path else known)
 
     def _answer(self, answer: Any) -> None:
         body = json.dumps(answer).encode()

@@ -14,17 +14,9 @@ import migrating
 import pytest
 import traffic
 
-from columnar_kafka.config import VALUE_FORMATS
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-NEEDS_AVRO = pytest.mark.skipif("avro" not in VALUE_FORMATS, reason="values in Avro are rows yet")
-EACH = [
-    pytest.param(name, marks=NEEDS_AVRO if kind == "avro" else ())
-    for name, kind in migrating.SERVICES.items()
-]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +27,7 @@ def registry() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture(params=EACH)
+@pytest.fixture(params=list(migrating.SERVICES))
 def service(
     request: pytest.FixtureRequest, topic: str, servers: str, registry: str, tmp_path: Path
 ) -> Iterator[migrating.Service]:
