@@ -26,7 +26,7 @@ from columnar_kafka.schema import FILLED, RecordSchema
 from columnar_kafka.schema.inference import Inference
 from columnar_kafka.schema.leading import led_by, number_of_columns
 from columnar_kafka.schema.unknown_fields import columns_of_unknown, nested_names
-from columnar_kafka.segment.segment import Segment, decoded_columns
+from columnar_kafka.segment.segment import decoded_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -217,15 +217,7 @@ class Inferring:
 
 def _with_rest(segment: EncodedSegment, columns: pa.Schema, rest: str) -> pa.Table:
     """Return some of a segment's rows that have a rest, with their nested columns."""
-    assert segment.headers is not None
-    read = Segment(
-        topic=segment.topic,
-        partition=segment.partition,
-        offset=0,
-        headers=list(segment.headers.items()),
-        value=segment.data,
-    )
-    table = decoded_columns(read, [*nested_names(columns), rest])
+    table = decoded_columns(segment.read(), [*nested_names(columns), rest])
     return table.filter(table[rest].is_valid()).slice(0, _LOOKED_AT)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.to_avro import AVRO_TYPES
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
@@ -27,17 +28,7 @@ Form = Any
 """See above; as JSON has it."""
 
 _USUAL: Final = {
-    pa.bool_(): "boolean",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "bytes",
-    pa.date32(): "int",
-    pa.time32("ms"): "int",
-    pa.time64("us"): "long",
-    **{pa.timestamp(unit, zone): "long" for unit in ("ms", "us", "ns") for zone in ("UTC", None)},
+    arrow: avro if isinstance(avro, str) else avro["type"] for arrow, avro in AVRO_TYPES.items()
 }
 _NARROW: Final = (("int", "long"), ("float", "double"))
 _MOST_BRANCHES: Final = 32

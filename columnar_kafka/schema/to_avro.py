@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from columnar_kafka.schema.record_schema import RecordSchema
 
-__all__ = ["to_avro"]
+__all__ = ["AVRO_TYPES", "to_avro"]
 
-_PLAIN: Final[dict[pa.DataType, Any]] = {
+AVRO_TYPES: Final[dict[pa.DataType, Any]] = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
     pa.int64(): "long",
@@ -99,8 +99,8 @@ class _Writer:
         if kind == "decimal":
             digits = {"precision": arrow.precision, "scale": arrow.scale}
             return {"type": "bytes", "logicalType": "decimal", **digits}
-        if arrow in _PLAIN:
-            return _PLAIN[arrow]
+        if arrow in AVRO_TYPES:
+            return AVRO_TYPES[arrow]
         if self._any_type:
             serialized = pa.schema([("", arrow)]).serialize()
             return {"type": "bytes", ARROW: base64.b64encode(serialized).decode()}

@@ -18,6 +18,7 @@ from columnar_kafka.producing.reporting.outcome import (
 )
 from columnar_kafka.producing.reporting.report import OneRow, report_context
 from columnar_kafka.segment.headers import HEADER_BYTES, message_bytes
+from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,6 +200,17 @@ class EncodedSegment(Outgoing):
     def stored(self) -> tuple[int, int, int]:
         """See `Outgoing`."""
         return 1, len(self.block), len(self.data)
+
+    def read(self) -> Segment:
+        """Return the segment as a consumer reads it; it must have been encoded."""
+        assert self.headers is not None
+        return Segment(
+            topic=self.topic,
+            partition=self.partition,
+            offset=0,
+            headers=list(self.headers.items()),
+            value=self.data,
+        )
 
     def content(self, now_ms: int) -> tuple[Any, bytes | None, Any, int]:
         """See `Outgoing`."""

@@ -16,7 +16,6 @@ from columnar_kafka.producing.accepting.item import Item
 from columnar_kafka.producing.sending.arrow_batch import rows_by_partition
 from columnar_kafka.producing.sending.messages import EncodedSegment
 from columnar_kafka.schema import KAFKA_COLUMN
-from columnar_kafka.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,15 +112,7 @@ class MovedRecords(Item):
 
 def _read(segment: EncodedSegment) -> pa.RecordBatch:
     """Return the columns of a segment as they were produced."""
-    assert segment.headers is not None
-    read = Segment(
-        topic=segment.topic,
-        partition=segment.partition,
-        offset=0,
-        headers=list(segment.headers.items()),
-        value=segment.data,
-    )
-    table = read.to_table()
+    table = segment.read().to_table()
     if KAFKA_COLUMN in table.column_names:
         table = table.drop_columns([KAFKA_COLUMN])
     columns = [column.combine_chunks() for column in table.columns]
