@@ -53,12 +53,13 @@ def patch_confluent_kafka(
                 _replace(_configured(cls, Hidden(own)))
 
 
-def _configured(base: Any, own: Hidden) -> type:
+def _configured(base: Any, own: Hidden) -> Any:
     def create(self: Any, *args: Any, **kwargs: Any) -> None:
         arguments, args, kwargs = Arguments(args, kwargs), (), {}  # which show passwords
-        base.__init__(self, arguments.merged() | own)
+        super(configured, self).__init__(arguments.merged() | own)  # a tracer's may come next
 
-    return type(base.__name__, (base,), {"__init__": create, "__doc__": base.__doc__})
+    configured: Any = type(base.__name__, (base,), {"__init__": create, "__doc__": base.__doc__})
+    return configured
 
 
 def _replace(ours: type) -> None:

@@ -142,10 +142,13 @@ def test_a_tracers_class_stays_above_ours(stock: dict[str, Any]) -> None:
     """Also one that came after this package was imported, and is not named as late."""
 
     class Traced(stock["Producer"]):  # type: ignore[misc]
-        pass
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.seen = args, kwargs
 
     confluent_kafka.Producer = Traced  # type: ignore[misc]
     patch_confluent_kafka(producer=JSON)
     with confluent_kafka.Producer(NOWHERE) as producer:
         assert isinstance(producer, Traced)
         assert isinstance(producer, columnar_kafka.Producer)
+        assert producer.seen == ((NOWHERE | JSON,), {})

@@ -43,7 +43,8 @@ async def bill() -> None:
         except ValueError:
             os._exit(1)  # or FastStream would go on with the next message
         print(json.dumps([message.raw_message.key().decode(), order]), flush=True)
-        await message.ack()
+        # Not `message.ack()`, which waits for nothing: an order that is printed would come again.
+        await message.consumer.commit(asynchronous=False)
 
     async with broker:
         await broker.start()
