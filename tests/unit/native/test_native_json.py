@@ -120,18 +120,18 @@ def test_what_a_footer_says_is_remembered() -> None:
     assert values(json_rows([("a", pa.int64())], [(None,)]), decoder) == [b'{"a":null}']
     assert decoder.core is not None
     [known] = decoder.core.known.values()
-    assert len(known._json) == 3  # noqa: SLF001 - what is bounded
+    assert len(known._forms) == 3  # noqa: SLF001 - what is bounded
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_decoder, "_JSON", 2)
+    monkeypatch.setattr(native_decoder, "_FORMS", 2)
     decoder = WithCore()
     for n in range(5):
         message = json_rows([("a", pa.int64())], [(None,)], {"nulls": ["a", str(n)]})
         assert values(message, decoder) == [b'{"a":null}']
     assert decoder.core is not None
     [known] = decoder.core.known.values()
-    assert len(known._json) <= 2  # noqa: SLF001 - what is bounded
+    assert len(known._forms) <= 2  # noqa: SLF001 - what is bounded
 
 
 def test_a_malformed_footer_is_an_error_each_time() -> None:
