@@ -301,14 +301,14 @@ def main(
         kafka = FakeKafka()
         kafka.create_topic(topic, 2)
         kafka.create_topic(f"{topic}-values", 1)
-        kafka.create_topic(f"{topic}-avro", 1)
+        kafka.create_topic(f"{topic}-datums", 1)
         make, read = kafka.Producer, kafka.Consumer  # type: ignore[misc]
     with make(settings | {"columnar.linger.ms": 10}) as producer:
         producing = Producing(producer, topic)
         producing.run()
         given = Producing(producer, f"{topic}-values")
         given.run_values()
-        datums = Producing(producer, f"{topic}-avro")
+        datums = Producing(producer, f"{topic}-datums")
         datums.run_datums()
     reader = settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     ends = {"enable.partition.eof": True}
@@ -321,7 +321,7 @@ def main(
     values = consume_arrow(read(reader | {"group.id": f"{topic}-5"}), f"{topic}-values", kept)
     as_avro = {"group.id": f"{topic}-6", "columnar.value.format": "avro"}
     stored = sum(stored for _, stored in datums.reports)
-    same = consume_avro(read(reader | as_avro), f"{topic}-avro", stored) == stored
+    same = consume_avro(read(reader | as_avro), f"{topic}-datums", stored) == stored
     landed = land(servers, topic, lake) if kafka is None else None
     decoded = land_plain(servers, topic, lake) if kafka is None else None
     read_rows = read_plain(servers, topic) if kafka is None else None
