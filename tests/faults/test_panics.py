@@ -63,7 +63,7 @@ def topics(kafka: LocalKafka, topic) -> str:
     """Create the topics that the program produces to: records that wait for one become Arrow's."""
     name: str = topic(2)
     kafka.create_topic(f"{name}-values", 1)
-    kafka.create_topic(f"{name}-avro", 1)
+    kafka.create_topic(f"{name}-datums", 1)
     return name
 
 
