@@ -129,9 +129,11 @@ class Producing:
     def run_values(self) -> None:
         """Produce values in JSON, of which some are left to Python, and some have no row."""
         set_schema = partial(self._producer.set_schema, value_format="json")
-        self._until_it_works(set_schema, self._topic, SCHEMA)
+        timed = SCHEMA.append(pa.field("at", pa.timestamp("ms", "UTC")))
+        self._until_it_works(set_schema, self._topic, timed)
         for n in range(VALUES):
             fields = {"n": n, "price": n / 4, "text": None, "tags": ["a"]}
+            fields["at"] = f"2026-01-31T12:00:00.{n:03}Z"
             if n % 3 == 0:
                 del fields["text"]
             value = b"[]" if n % 50 == 0 else json.dumps(fields).encode()
