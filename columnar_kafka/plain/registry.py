@@ -140,8 +140,7 @@ class Registry:
 
     def _fetched(self, said: _Said) -> Any:
         ask = self._client.get_schema if _is_id(said.data) else self._client.get_schema_by_guid
-        schema: Any = self._asked(str(said), ask, said.number)
-        return schema
+        return self._asked(str(said), ask, said.number)
 
     def _asked(self, what: str, ask: Any, *args: Any) -> Any:
         """Return what the registry answers; None if it does not exist.

@@ -1,8 +1,8 @@
 """JSON objects → columns and a rest of which equal objects can be made again: bytes in, bytes out.
 
 What a lake takes and would be written otherwise does not fit here: a number for a time, a decimal
-as text, a number whose digits Python's `json` would tell apart. It goes to
-the rest, as what does not fit a column at all.
+as text, a number whose digits Python's `json` would tell apart. It goes to the rest, as what does
+not fit a column at all.
 
 There are many forms of ISO 8601, but those of one field are mostly the same: the first times of a
 column say in which all are written again, and others go to the rest.

@@ -74,15 +74,15 @@ class Rewriter:
             LakeError: it must not be split.
         """
         try:
-            partition = None
-            if adapted is None:
+            partition: PartitionValues | None
+            if adapted is not None:
+                table, partition = adapted, None if fitting.partitioning else ()
+            else:
                 partition = shared_partition(fitting.partitioning, segment, source, today)
                 if partition is not None and fitting.cast_to is None:
                     return [SegmentRows(partition, segment, None)]
-            table = decoded(segment) if adapted is None else adapted
-            if partition is None and not fitting.partitioning:
-                parts: list[tuple[PartitionValues, pa.Table]] = [((), table)]
-            elif partition is None:
+                table = decoded(segment)
+            if partition is None:
                 parts = list(divide(fitting.partitioning, table, source, today))
             else:
                 parts = [(partition, table)]

@@ -168,12 +168,11 @@ fn push_clock(second: i64, fraction: i64, unit: Unit, form: TimeForm, out: &mut 
     let [s1, s2] = pair(second % 60);
     out.extend_from_slice(&[h1, h2, b':', m1, m2, b':', s1, s2]);
     let nanos = fraction * (SECOND / unit.per_second());
-    let count = usize::from(form.digits.unwrap_or(if nanos % 1_000 == 0 { 6 } else { 9 }));
     if nanos > 0 || form.shows_zeros == Some(true) {
-        let count = match nanos % 10_i64.pow(9 - count as u32) {
-            0 => count,
+        let count = match form.digits {
+            Some(digits) if nanos % 10_i64.pow(9 - u32::from(digits)) == 0 => digits.into(),
             _ if nanos % 1_000 == 0 => 6,
-            _ => 9,
+            _ => 9_usize,
         };
         let mut left = nanos / 10_i64.pow(9 - count as u32);
         let mut digits = [b'.'; 10];
