@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.canonical import children, type_name
+from columnar_kafka.schema.unions import branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,8 @@ def check_growth(old: RecordSchema, new: RecordSchema) -> None:
     Fields may move, become nullable, and be added as nullable. A type may become one that holds
     every value of the old: a wider integer (also from unsigned to signed), a wider float or decimal
     of the same scale, or the large layout of text, bytes or lists. The same holds inside records,
-    lists and maps. Metadata, and Avro's enums and defaults, may change freely.
+    lists and maps. A union may get branches behind those that it has. Other metadata, and Avro's
+    enums and defaults, may change freely.
 
     Raises:
         SchemaError: a field changes otherwise; names the first one, and what to do.
@@ -56,6 +58,14 @@ def _check_field(old: pa.Field, new: pa.Field, path: str) -> None:
         raise SchemaError(
             f"field {path!r} was {_shown(old)} and is {_shown(new)}, but earlier records may "
             "have null: keep it nullable, or use another topic"
+        )
+    if branch_of(old) != branch_of(new):
+        was, now = (
+            f"a union's {name!r}" if name else "none" for name in map(branch_of, (old, new))
+        )
+        raise SchemaError(
+            f"field {path!r} was {was} and is {now}, as which earlier records would be read: keep "
+            "a union's branches and their order, and add others behind them, or use another topic"
         )
     if not _widens(old.type, new.type):
         raise SchemaError(
