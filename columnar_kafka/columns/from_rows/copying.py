@@ -228,13 +228,29 @@ def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     return copy
 
 
+def _branch(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
+    """Return what copies a branch's values: its bytes must have their length to be of this one."""
+    copy = element(field, path, schema)
+    if not pa.types.is_fixed_size_binary(field.type):
+        return copy
+    convert = converter(field.type)
+
+    def copy_fixed(value: Any) -> tuple[Any, int]:
+        copied, nbytes = copy(value)
+        if (error := misfit(path, convert, copied)) is not None:
+            raise error
+        return copied, nbytes
+
+    return copy_fixed
+
+
 def union(fields: Sequence[pa.Field], path: str, schema: RecordSchema) -> Copy:
     """Return the function that copies, checks and measures values of a union with these members."""
     prefix = f"{path}." if path else ""
     reader = UnionReader(
         fields,
         path,
-        [element(field.with_nullable(False), f"{prefix}{field.name}", schema) for field in fields],
+        [_branch(field.with_nullable(False), f"{prefix}{field.name}", schema) for field in fields],
     )
     nulls = _VALUE_BYTES * len(fields)
 

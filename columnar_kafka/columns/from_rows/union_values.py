@@ -118,10 +118,14 @@ class UnionReader:
 
 
 def _order(fields: Sequence[pa.Field]) -> list[int]:
-    """Return the order in which branches are tried: a double in the place of a float before it."""
-    order = list(range(len(fields)))
-    floats = [place for place in order if fields[place].type == pa.float32()]
-    doubles = [place for place in order if fields[place].type == pa.float64()]
-    if floats and doubles and floats[0] < doubles[0]:
-        order[floats[0]], order[doubles[0]] = doubles[0], floats[0]
+    """Return the order in which branches are tried: a double in the place of a float before it.
+
+    Decimals are the last, because they would take integers.
+    """
+    order = sorted(range(len(fields)), key=lambda place: pa.types.is_decimal(fields[place].type))
+    floats = [at for at, place in enumerate(order) if fields[place].type == pa.float32()]
+    doubles = [at for at, place in enumerate(order) if fields[place].type == pa.float64()]
+    for a, b in zip(floats, doubles, strict=False):  # a union has one of each at most
+        if a < b:
+            order[a], order[b] = order[b], order[a]
     return order

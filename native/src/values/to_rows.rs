@@ -227,15 +227,16 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             NodeReader::Union { members } => {
                 let mut value = None;
                 for (member, name) in members {
-                    if value.is_some() || member.is_null() {
+                    if member.is_null() {
                         member.skip();
                         continue;
                     }
                     let own = member.next(py)?;
-                    value = Some(match name {
+                    let own = match name {
                         Some(name) => PyTuple::new(py, [name.bind(py).clone(), own])?.into_any(),
                         None => own,
-                    });
+                    };
+                    value.get_or_insert(own);
                 }
                 Ok(value.unwrap_or_else(|| none(py)))
             }
@@ -273,7 +274,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
     }
 
     fn is_null(&self) -> bool {
-        self.first().def() < self.def
+        self.first().is_null(self.def)
     }
 
     /// Pass one slot, which has no value, in all leaves.

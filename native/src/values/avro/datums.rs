@@ -199,13 +199,13 @@ impl Writer {
 
     /// Append the branch that is not null.
     fn union(&mut self, members: &[ValueWriter]) -> Option<()> {
-        let is_here = |member: &ValueWriter| self.cursors[member.first].def() >= member.def;
+        let is_here = |member: &ValueWriter| !self.cursors[member.first].is_null(member.def);
         let here = members.iter().position(is_here)?;
         for (place, member) in members.iter().enumerate() {
-            if place == here {
-                self.value(member)?;
-            } else {
-                self.skip(member);
+            match self.cursors[member.first].is_null(member.def) {
+                true => self.skip(member),
+                false if place == here => self.value(member)?,
+                false => return None,
             }
         }
         Some(())
