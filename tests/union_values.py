@@ -1,4 +1,4 @@
-"""Random Avro schemas with unions of everything, and values of them in the forms that rows may have."""
+"""Random Avro schemas with unions of everything, and values in the forms that rows may have."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing_extensions import Self  # noqa: TID253 - only type checkers read a s
 
 _Table = TypeVar("_Table")
 
-# A field: its name, whether it may be null, the name of its type, details, its children, and the name
-# of the branch of a union that it is.
+# A field: its name, whether it may be null, the name of its type, details, its children, and the
+# name of the branch of a union that it is.
 Described: TypeAlias = tuple[str, bool, str, Any, tuple[Described, ...], str | None]
 
 class RowFormat:

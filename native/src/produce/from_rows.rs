@@ -182,6 +182,11 @@ impl Template {
         self.text.seen[column] != self.text.record
     }
 
+    /// Whether an object's class has these fields.
+    pub fn has_fields_of(&mut self, object: Ref<'_>) -> bool {
+        self.layout(object).is_some()
+    }
+
     /// Find the order of a dict's keys; None if they are not the names.
     #[inline(never)]
     fn find<'a>(
@@ -294,6 +299,24 @@ fn append_dict(
         }
         None => append_items(fields, template, dict.iter(), rep, leaves, appending),
     }
+}
+
+/// Append a dict's values to the columns of its fields, but not that of one key.
+pub fn append_without(
+    fields: &mut [Column],
+    template: &mut Template,
+    row: Ref<'_>,
+    key: Ref<'_>,
+    rep: u8,
+    leaves: &mut [Leaf],
+    appending: &mut Appending,
+) -> Taken {
+    let dict = row.dict().ok_or(NotTaken)?;
+    if dict.len() != fields.len() + 1 {
+        return Err(NotTaken); // a default may be missing
+    }
+    let items = dict.iter().filter(|item| item.key != key);
+    append_items(fields, template, items, rep, leaves, appending)
 }
 
 /// `items` are as many as the fields.

@@ -3,7 +3,8 @@
 //! The package decides which branch a value is of, by `UnionReader`. Here is taken what surely fits
 //! that branch only: what names it, and what no other branch could take.
 
-use crate::produce::columns::{Appending, Column, Node, NotTaken, Taken};
+use crate::produce::columns::{Appending, Column, Node, NotTaken, Struct, Taken};
+use crate::produce::from_rows::append_without;
 use crate::python::dict_items::Dict;
 use crate::python::py::Ref;
 use crate::values::leaf::Leaf;
@@ -42,50 +43,90 @@ impl Union {
         })
     }
 
-    /// The branch of a value, and the value without its name; None: Python has to tell.
-    fn branch<'a>(
+    /// Where a value goes, and the value without a name; None: Python has to tell.
+    fn find<'a>(
         &mut self,
         fields: &mut [Column],
         value: Ref<'a>,
         scratch: &mut Vec<u8>,
-    ) -> Option<(usize, Ref<'a>)> {
+    ) -> Option<(Branch<'a>, Ref<'a>)> {
         if value.is_tuple() {
             let &[name, value] = value.items()? else { return None };
-            let name = name.text()?.utf8(scratch)?;
-            let place = self.names.iter().position(|known| known.as_bytes() == name)?;
-            return Some((place, value));
+            return Some((Branch::at(self.named(name, scratch)?), value));
         }
-        let class = class_of(value);
-        let mut places = (0..self.takes.len()).filter(|place| self.takes[*place] & class > 0);
-        match (places.next(), places.next()) {
-            (Some(place), None) => Some((place, value)),
-            (Some(_), Some(_)) => Some((self.branch_of_keys(fields, value.dict()?, scratch)?, value)),
-            _ => None,
+        if let Some(dict) = value.dict() {
+            return Some((self.of_dict(fields, dict, scratch)?, value));
         }
+        let place = match self.only(class_of(value)) {
+            Some(place) => place,
+            None => self.of_object(fields, value)?,
+        };
+        Some((Branch::at(place), value))
     }
 
-    /// The only branch that a dict can be of, by its keys.
-    fn branch_of_keys(
+    /// The branch with a name.
+    fn named(&self, name: Ref<'_>, scratch: &mut Vec<u8>) -> Option<usize> {
+        let name = name.text()?.utf8(scratch)?;
+        self.names.iter().position(|known| known.as_bytes() == name)
+    }
+
+    /// The only branch that takes values of a class.
+    fn only(&self, class: u8) -> Option<usize> {
+        let mut places = (0..self.takes.len()).filter(|place| self.takes[*place] & class > 0);
+        let place = places.next()?;
+        places.next().is_none().then_some(place)
+    }
+
+    /// The branch of a dict: it has the names of its fields, or its own name.
+    fn of_dict<'a>(
         &mut self,
         fields: &mut [Column],
-        dict: Dict<'_>,
+        dict: Dict<'a>,
         scratch: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let last = self.last;
-        let others = (0..fields.len()).filter(|place| *place != last);
-        let known = std::iter::once(last).chain(others).find(|place| match &fields[*place].node {
+    ) -> Option<Branch<'a>> {
+        let known = |field: &Column| match &field.node {
             Node::Struct(inner) => inner.template.has_last_keys(dict),
             _ => false,
-        });
-        let place = match known {
-            Some(place) => place,
-            None => fields.iter_mut().position(|field| match &mut field.node {
+        };
+        let place = if known(&fields[self.last]) {
+            self.last
+        } else if let Some(place) = fields.iter().position(known) {
+            place
+        } else if let Some(item) = dict.iter().find(|item| is_type_key(item.key, scratch)) {
+            let place = self.named(item.value, scratch)?;
+            return Some(Branch { place, type_key: Some(item.key) });
+        } else if let Some(place) = self.only(DICT) {
+            return Some(Branch::at(place));
+        } else {
+            fields.iter_mut().position(|field| match &mut field.node {
                 Node::Struct(inner) => inner.template.has_keys(dict, scratch),
                 _ => false,
-            })?,
+            })?
         };
         self.last = place;
+        self.is_alone[place].then_some(Branch::at(place))
+    }
+
+    /// The branch of an object of a class that has the same fields.
+    fn of_object(&mut self, fields: &mut [Column], value: Ref<'_>) -> Option<usize> {
+        let place = fields.iter_mut().position(|field| match &mut field.node {
+            Node::Struct(inner) => inner.template.has_fields_of(value),
+            _ => false,
+        })?;
         self.is_alone[place].then_some(place)
+    }
+}
+
+/// Where a value goes.
+struct Branch<'a> {
+    place: usize,
+    /// The key of a dict that is no field.
+    type_key: Option<Ref<'a>>,
+}
+
+impl Branch<'_> {
+    fn at(place: usize) -> Self {
+        Self { place, type_key: None }
     }
 }
 
@@ -99,18 +140,27 @@ pub fn append_union(
     leaves: &mut [Leaf],
     appending: &mut Appending,
 ) -> Taken {
-    let (place, value) = union.branch(fields, value, &mut appending.scratch).ok_or(NotTaken)?;
+    let found = union.find(fields, value, &mut appending.scratch).ok_or(NotTaken)?;
+    let (Branch { place, type_key }, value) = found;
     if value.is_none() {
         return Err(NotTaken);
     }
     for (at, field) in fields.iter_mut().enumerate() {
-        if at == place {
-            field.append(value, rep, leaves, appending)?;
-        } else {
+        if at != place {
             appending.size.nbytes += field.append_null(rep, leaves)?;
+        } else if let Some(type_key) = type_key {
+            let Node::Struct(inner) = &mut field.node else { return Err(NotTaken) };
+            let Struct { template, fields } = &mut **inner;
+            append_without(fields, template, value, type_key, rep, leaves, appending)?;
+        } else {
+            field.append(value, rep, leaves, appending)?;
         }
     }
     Ok(())
+}
+
+fn is_type_key(key: Ref<'_>, scratch: &mut Vec<u8>) -> bool {
+    key.text().and_then(|text| text.utf8(scratch)) == Some(b"-type")
 }
 
 /// Whether no other branch could take a dict with the names of this one's fields, of which it may

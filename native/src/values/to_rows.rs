@@ -94,12 +94,26 @@ pub struct ColumnReader<L> {
 
 enum NodeReader<L> {
     Leaf(LeafReader<L>),
-    List { rep: u8, item: Box<ColumnReader<L>> },
-    Map { rep: u8, key: Box<ColumnReader<L>>, value: Box<ColumnReader<L>> },
-    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>> },
-    Tuple { fields: Vec<ColumnReader<L>> },
+    List {
+        rep: u8,
+        item: Box<ColumnReader<L>>,
+    },
+    Map {
+        rep: u8,
+        key: Box<ColumnReader<L>>,
+        value: Box<ColumnReader<L>>,
+    },
+    Struct {
+        dicts: DictMaker,
+        fields: Vec<ColumnReader<L>>,
+    },
+    Tuple {
+        fields: Vec<ColumnReader<L>>,
+    },
     /// With the names of records that have one.
-    Union { members: Vec<(ColumnReader<L>, Option<Py<PyAny>>)> },
+    Union {
+        members: Vec<(ColumnReader<L>, Option<Py<PyAny>>)>,
+    },
 }
 
 /// From which row on to read, and whether records of unions have names.
@@ -289,7 +303,9 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             NodeReader::Struct { fields, .. } | NodeReader::Tuple { fields } => {
                 fields.iter_mut().for_each(Self::skip);
             }
-            NodeReader::Union { members } => members.iter_mut().for_each(|(member, _)| member.skip()),
+            NodeReader::Union { members } => {
+                members.iter_mut().for_each(|(member, _)| member.skip())
+            }
         }
     }
 

@@ -87,12 +87,7 @@ fn writers(
     pairs.map(|(field, plan)| writer(field, plan, levels, leaves)).collect()
 }
 
-fn writer(
-    field: &Field,
-    plan: Plan,
-    levels: (u8, u8),
-    leaves: &mut usize,
-) -> Option<ValueWriter> {
+fn writer(field: &Field, plan: Plan, levels: (u8, u8), leaves: &mut usize) -> Option<ValueWriter> {
     let mut branches: Vec<(Option<i64>, Plan)> = match plan {
         Plan::Union(plans) => (0..).map(Some).zip(plans).collect(),
         plan => vec![(None, plan)],
@@ -292,7 +287,9 @@ impl Writer {
                 self.cursors[*keys].skip();
                 self.skip(value);
             }
-            Node::Union(fields) | Node::Record { fields, .. } => fields.iter().for_each(|field| self.skip(field)),
+            Node::Union(fields) | Node::Record { fields, .. } => {
+                fields.iter().for_each(|field| self.skip(field))
+            }
         }
     }
 }
