@@ -124,20 +124,24 @@ pub fn is_union_of_rows(fields: &[Field]) -> bool {
     is_union(fields) && fields.iter().all(|field| matches!(field.data_type, Type::Struct(_)))
 }
 
+/// Name, whether it may be null, type, details, children, and the branch of a union.
+type Described<'py> = (
+    Bound<'py, PyString>,
+    bool,
+    Bound<'py, PyString>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyTuple>,
+    Option<String>,
+);
+
 /// The bytes of a text's index or end, and of the place of a null.
 const PLACE: usize = 4;
 
 impl Field {
     /// Read `(name, nullable, type name, details, children, branch)`.
     pub fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (name, nullable, type_name, details, children, branch): (
-            Bound<'_, PyString>,
-            bool,
-            Bound<'_, PyString>,
-            Bound<'_, PyAny>,
-            Bound<'_, PyTuple>,
-            Option<String>,
-        ) = described.extract()?;
+        let (name, nullable, type_name, details, children, branch): Described<'_> =
+            described.extract()?;
         let name = name.to_str()?.into();
         let type_name = type_name.to_str()?;
         let mut children =

@@ -238,22 +238,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
                 let items = items.collect::<PyResult<Vec<_>>>()?;
                 Ok(PyTuple::new(py, items)?.into_any())
             }
-            NodeReader::Union { members } => {
-                let mut value = None;
-                for (member, name) in members {
-                    if member.is_null() {
-                        member.skip();
-                        continue;
-                    }
-                    let own = member.next(py)?;
-                    let own = match name {
-                        Some(name) => PyTuple::new(py, [name.bind(py).clone(), own])?.into_any(),
-                        None => own,
-                    };
-                    value.get_or_insert(own);
-                }
-                Ok(value.unwrap_or_else(|| none(py)))
-            }
+            NodeReader::Union { members } => next_of_union(py, members),
             NodeReader::List { item, .. } if is_empty => {
                 item.skip();
                 // SAFETY: a new list.
@@ -319,6 +304,27 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             NodeReader::Union { members } => members[0].0.first(),
         }
     }
+}
+
+/// The value of the branch that is not null.
+fn next_of_union<'py, L: Deref<Target = Leaf>>(
+    py: Python<'py>,
+    members: &mut [(ColumnReader<L>, Option<Py<PyAny>>)],
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut value = None;
+    for (member, name) in members {
+        if member.is_null() {
+            member.skip();
+            continue;
+        }
+        let own = member.next(py)?;
+        let own = match name {
+            Some(name) => PyTuple::new(py, [name.bind(py).clone(), own])?.into_any(),
+            None => own,
+        };
+        value.get_or_insert(own);
+    }
+    Ok(value.unwrap_or_else(|| none(py)))
 }
 
 struct LeafReader<L> {

@@ -130,7 +130,7 @@ NAME = "name the branch, as in"
         (
             [A, {**A, "name": "Z"}],
             {"n": 1},
-            f"and fits x.A and x.Z of its union: {NAME} ('x.A', {{...}}) or {{'-type': 'x.A', ...}}",
+            f"fits x.A and x.Z of its union: {NAME} ('x.A', {{...}}) or {{'-type': 'x.A', ...}}",
         ),
         ([A, MAP], {"n": 1}, f"fits x.A and map of its union: {NAME} ('x.A', {{...}})"),
     ],
