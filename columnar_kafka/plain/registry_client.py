@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError
 from columnar_kafka.errors import ConfigError, RegistryError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["RegistryClient", "confluent_module", "parsed"]
+__all__ = ["RegistryClient", "avro_serializer", "client_of", "context", "parsed"]
 
 _NOT_FOUND: Final = 404
 _DENIED: Final = (401, 403)
@@ -41,7 +41,7 @@ class RegistryClient:
         """
         self.client: Any = client
         if not hasattr(client, "get_schema"):
-            self.client = _client_of(client)
+            self.client = client_of(client)
             weakref.finalize(self, self.client.__exit__)  # or its connections stay open
 
     @property
@@ -61,11 +61,11 @@ class RegistryClient:
         except Exception as error:
             if getattr(error, "http_status_code", None) == _NOT_FOUND:
                 return None
-            raise self.refusal(what, error) from error
+            raise self.refusal(f"for {what}", error) from error
 
     def refusal(self, what: str, error: Exception) -> RegistryError:
         """Return the error for a request that has failed."""
-        reason = f"the registry at {self.place} was asked for {what}: {type(error).__name__}"
+        reason = f"the registry at {self.place} was asked {what}: {type(error).__name__}"
         return RegistryError(f"{reason}: {error}", code=_code(error))
 
     def types(self, schema: Any) -> list[Any]:
@@ -99,22 +99,29 @@ def parsed(text: str | None) -> Any:
         return text  # the bare name of a type
 
 
-def confluent_module(name: str = "") -> Any:
-    """Return a module of `confluent_kafka.schema_registry`, or itself.
+def avro_serializer() -> Any:
+    """Return confluent-kafka's class that writes Avro values. Raises ConfigError without it."""
+    return _confluent(lambda: import_module("confluent_kafka.schema_registry.avro")).AvroSerializer
 
-    Raises:
-        ConfigError: the extra ``registry`` is not installed.
-    """
+
+def context(topic: str) -> Any:
+    """Return what a serializer is told of the values of a topic. Raises as above."""
+    registry = _confluent(lambda: import_module("confluent_kafka.schema_registry"))
+    return registry.SerializationContext(topic, registry.MessageField.VALUE)
+
+
+def _confluent(load: Callable[[], Any]) -> Any:
     try:
-        return import_module(f"confluent_kafka.schema_registry{name}")
+        return load()
     except ImportError as error:
         raise ConfigError(
             f"a registry needs more packages ({error}): pip install 'columnar-kafka[registry]'"
         ) from error
 
 
-def _client_of(settings: Mapping[str, Any]) -> Any:
-    registry = confluent_module()
+def client_of(settings: Mapping[str, Any]) -> Any:
+    """Return a client with these settings. Raises as `RegistryClient`."""
+    registry = _confluent(lambda: import_module("confluent_kafka.schema_registry"))
     try:
         return registry.SchemaRegistryClient.new_client({"timeout": _TIMEOUT_SECONDS, **settings})
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A real schema registry: what is registered by confluent-kafka is read by `Registry`."""
+"""A real schema registry: `Registry` reads by it, and `set_schema` registers in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.schema_registry import (
     Schema,
     SchemaReference,
@@ -19,7 +21,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support import eventually
 from tables import assigned_consumer
 
-from columnar_kafka import RegistryError
+from columnar_kafka import RegistryError, SchemaError
 from columnar_kafka.plain import Registry
 from columnar_kafka.testing import FakeKafka
 
@@ -169,3 +171,100 @@ def test_while_it_does_not_answer_what_is_known_is_read(apicurio, client, subjec
             return read(new, format_)
 
     assert eventually(tried) == [{"x": 3, "y": 4, "z": "z"}]
+
+
+# --- producing -----------------------------------------------------------------------------------
+
+CONFIG = {"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}
+NARROWER = {**POINT, "fields": [*POINT["fields"], {"name": "z", "type": "long"}]}
+
+
+def sent_ids(kafka: FakeKafka, topic: str) -> list[bytes]:
+    return [dict(message.headers())["columnar.schema.id"] for message in kafka.messages(topic)]
+
+
+def test_what_is_registered_has_the_id_that_segments_say(client, subject) -> None:
+    kafka = FakeKafka()
+    producer = kafka.Producer(CONFIG)
+    arrow = pa.schema([("x", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    for schema, row in (
+        (arrow, {"x": 1, "at": None}),
+        (arrow.append(pa.field("more", pa.list_(pa.string()))), {"x": 2, "at": None, "more": []}),
+    ):
+        producer.set_schema(subject, schema, registry=client)
+        producer.produce(subject, row)
+        producer.flush()
+    versions = [client.get_version(f"{subject}-value", number) for number in (1, 2)]
+    assert sent_ids(kafka, subject) == [b"%d" % version.schema_id for version in versions]
+    other = kafka.Producer(CONFIG)
+    other.set_schema(subject, registry=client)
+    other.produce(subject, {"x": 3, "at": None, "more": None})
+    other.flush()
+    *_, before, last = [dict(message.headers()) for message in kafka.messages(subject)]
+    for name in "columnar.schema", "columnar.schema.id":
+        assert last[name] == before[name]
+
+
+def test_an_incompatible_schema_is_refused_by_the_registry(apicurio, client, subject) -> None:
+    kafka = FakeKafka()
+    producer = kafka.Producer(CONFIG)
+    producer.set_schema(subject, POINT, registry=client)
+    client.set_compatibility(f"{subject}-value", "BACKWARD")
+    with pytest.raises(RegistryError) as raised:  # others may have produced before: not so we
+        kafka.Producer(CONFIG).set_schema(subject, NARROWER, registry=client)
+    asked = f"{apicurio.url} was asked to register the schema as '{subject}-value': Schema"
+    assert asked in str(raised.value)
+    assert raised.value.kafka_error.code() == KafkaError._INVALID_ARG
+    with pytest.raises(SchemaError, match="the registry was not asked"):
+        producer.set_schema(subject, NARROWER, registry=client)
+    producer.produce(subject, {"x": 1, "y": None})
+    producer.flush()
+    assert len(sent_ids(kafka, subject)) == 1
+
+
+def test_references_are_registered_and_used(client, subject) -> None:
+    city = {"type": "record", "name": "a.City", "fields": [{"name": "name", "type": "string"}]}
+    home = {"type": "record", "name": "Home", "fields": [{"name": "city", "type": "a.City"}]}
+    client.register_schema(f"{subject}-city", Schema(json.dumps(city), "AVRO"))
+    to_city = SchemaReference("a.City", f"{subject}-city", 1)
+    kafka = FakeKafka()
+    for schema in Schema(json.dumps(home), "AVRO", [to_city]), None:
+        producer = kafka.Producer(CONFIG)
+        producer.set_schema(subject, schema, registry=client)
+        producer.produce(subject, {"city": {"name": "A"}})
+        producer.flush()
+    one, same = sent_ids(kafka, subject)
+    assert one == same
+
+
+@pytest.mark.parametrize("harm", ["kill", "suspend"])
+def test_while_it_does_not_answer_topics_with_a_schema_go_on(
+    apicurio, client, subject, harm
+) -> None:
+    kafka = FakeKafka()
+    producer = kafka.Producer(CONFIG)
+    producer.set_schema(subject, POINT, registry=client)
+    settings = {"url": apicurio.url, "max.retries": 0, "timeout": 1}
+    getattr(apicurio, harm)()
+    try:
+        with pytest.raises(RegistryError) as raised:
+            producer.set_schema(f"{subject}-new", POINT, registry=settings)
+        assert raised.value.kafka_error.code() == KafkaError._TRANSPORT
+        producer.set_schema(subject, POINT, registry=client)  # which it keeps
+        for n in range(3):
+            producer.produce(subject, {"x": n, "y": None})
+        producer.flush()
+    finally:
+        apicurio.mend()
+
+    def tried() -> bool:
+        with suppress(RegistryError):  # it is slow at first
+            producer.set_schema(f"{subject}-new", POINT, registry=settings)
+            return True
+        return False
+
+    eventually(tried)
+    producer.produce(f"{subject}-new", {"x": 1, "y": None})
+    producer.flush()
+    assert sent_ids(kafka, subject) == sent_ids(kafka, f"{subject}-new")
+    assert [record.value()["x"] for record in kafka.records(subject)] == [0, 1, 2]
