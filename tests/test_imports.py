@@ -184,7 +184,7 @@ def test_confluent_kafkas_clients_are_used_at_the_edges_only() -> None:
         if within(module, USE_HASHES):
             names -= HASHES
         if within(module, USE_REGISTRIES):
-            names -= {"schema_registry"}
+            names -= {"schema_registry", "schema_registry.avro"}
         if names and not within(module, CLIENTS):
             wrong[module] = names
     assert wrong == {}
