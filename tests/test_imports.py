@@ -51,9 +51,8 @@ consuming.share  ingest  serializing  aio  testing  spark_sink  local  demo"""
 REPLACED_CLASSES = "broker.traced_classes  testing  local  demo"
 """The modules that may use the classes of clients that a tracer replaces: users see those."""
 
-USE_VALUES = (
-    "errors  message  offsets  position  producing  consuming  broker  plain.registry_client"
-)
+USE_VALUES = """errors  message  offsets  position  producing  consuming  broker
+plain.registering  plain.registry_client"""
 """The modules that may use confluent-kafka's value types, and its constants."""
 VALUES = {"KafkaError", "KafkaException", "Message", "TopicPartition"}
 
