@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
+    from apicurio import Apicurio
     from iceberg_rest import IcebergRest
     from minio import Minio
     from pyspark.sql import SparkSession
@@ -209,6 +210,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{_LATE_START}, and were tried again: {len(late)}")
         for nodeid in sorted(set(late)):
             terminalreporter.write_line(f"  {nodeid}: {late.count(nodeid)}")
+
+
+@pytest.fixture(scope="session")
+def apicurio() -> Iterator[Apicurio]:
+    """One schema registry for the whole session; a test that stops it starts it again."""
+    require_java()
+    from apicurio import Apicurio  # noqa: PLC0415 - for a few tests only
+
+    with Apicurio() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -278,6 +278,16 @@ def test_one_record_goes_all_the_way_as_the_design_shows_it(tmp_path, monkeypatc
     shown.globs["consumer"].close()
 
 
+def test_a_registry_gives_and_takes_schemas_as_its_page_shows_it() -> None:
+    page = (ROOT / "docs/schemas.md").read_text(encoding="utf-8")
+    shown = doctest.DocTestParser().get_doctest(
+        "".join(snippets("pycon", page)), {}, "schemas.md", None, None
+    )
+    runner = doctest.DocTestRunner()
+    assert (runner.run(shown, clear_globs=False).failed, runner.tries > 10) == (0, True)
+    shown.globs["producer"].close()
+
+
 def test_the_readmes_error_is_the_one_that_users_see() -> None:
     from columnar_kafka.columns.from_rows.rows_to_columns import RowColumns  # noqa: PLC0415
     from columnar_kafka.errors import RowError  # noqa: PLC0415

@@ -10,7 +10,7 @@ import orjson
 from benchmarks import data
 from benchmarks.answer import CPU, WALL, Answer
 from benchmarks.child import Child, Children
-from benchmarks.competitors import FASTAVRO, ORJSON, OURS
+from benchmarks.competitors import FASTAVRO, ORJSON, OURS, OURS_AVRO, OURS_JSON
 from benchmarks.competitors.base import connection
 from benchmarks.landing import Ingesting, InOneProcess, OnSpark
 from benchmarks.sending import send_repeatedly
@@ -30,7 +30,9 @@ second a million rows. It is that of a *further* row: what landing all rows take
 landing the first 10,000 takes. The last column is the latter, which has connecting, planning and
 committing. *headers* and *pages* are `--verify`; *pure* is without the native core; *plain*
 messages are those of the others, landed by `--plain decode`; *lenient* ones by `--plain-fields
-lenient`, and *differing* ones have an unknown field in every tenth row besides. Spark runs a batch
+lenient`, and *differing* ones have an unknown field in every tenth row besides. *From JSON* and
+*from Avro* are segments too, of bytes that a producer with `columnar.value.format` was given, with
+`--verify pages`. Spark runs a batch
 query, which takes less than a stream, and has landed everything four times before the first round.
 The others decode and write 100,000 rows at a time."""
 
@@ -40,6 +42,7 @@ CASE: Final = "flights"
 HEADERS, PAGES, PURE = "ours, headers", "ours, pages", "ours, pages, pure"
 PLAIN_JSON, PLAIN_AVRO = "ours, plain JSON", "ours, plain Avro"
 LENIENT, DIFFERING = "ours, lenient JSON", "ours, differing JSON"
+OF_JSON, OF_AVRO = "ours, from JSON", "ours, from Avro"
 FROM_JSON, FROM_AVRO = "Spark from_json", "Spark from_avro"
 JSON: Final = "pyarrow.json"
 THEIRS: Final = {
@@ -53,11 +56,14 @@ TARGETS: Final[dict[str, dict[str, float | None]]] = {
     HEADERS: {FROM_JSON: 85, FROM_AVRO: 45, "fastavro": 170, JSON: 42, "pyruhvro": 21},
     PAGES: {FROM_JSON: 40, FROM_AVRO: 20, "fastavro": 80, JSON: 18, "pyruhvro": 9},
     PURE: dict.fromkeys(THEIRS),
+    OF_JSON: {PAGES: 1},
+    OF_AVRO: {PAGES: 1},
     PLAIN_JSON: {FROM_JSON: 3.4, JSON: None},
     LENIENT: {PLAIN_JSON: 1 / 1.1, FROM_JSON: 3},
     DIFFERING: {PLAIN_JSON: 1 / 1.3},
     PLAIN_AVRO: {FROM_AVRO: 2.5, "pyruhvro": 1, "fastavro": None},
 }
+SEGMENTS: Final = (OURS, OURS_JSON, OURS_AVRO)
 MOST_PLAIN: Final = {PLAIN_JSON: 1.5, PLAIN_AVRO: 0.9}
 FEW: Final = "the first 10,000, CPU ms"
 WARM_UPS: Final = 2  # besides the round that is dropped
@@ -67,13 +73,13 @@ def answer(bench: Bench) -> Answer:
     """Send the rows once in each format, and land each topic in turn."""
     results = Answer()
     rows, times = bench.rows(ROWS), 2 if bench.short else TIMES
-    topics = {who: bench.topic() for who in (OURS, ORJSON, FASTAVRO)}
+    topics = {who: bench.topic() for who in (*SEGMENTS, ORJSON, FASTAVRO)}
     ends = {who: _fill(bench, who, topic, rows, times) for who, topic in topics.items()}
     topics[DIFFERING] = bench.topic()
     ends[DIFFERING] = ends[ORJSON]
     _fill_differing(bench.servers, topics[DIFFERING], rows, times)
     own = {HEADERS: OURS, PAGES: OURS, PURE: OURS, PLAIN_JSON: ORJSON, PLAIN_AVRO: FASTAVRO}
-    own |= {LENIENT: ORJSON, DIFFERING: DIFFERING}
+    own |= {LENIENT: ORJSON, DIFFERING: DIFFERING, OF_JSON: OURS_JSON, OF_AVRO: OURS_AVRO}
     places = own | {who: sender for who, (_, _, sender) in THEIRS.items()}
     with Children(_start(bench, topics)) as children:
         bench.say("the rows that land")
@@ -102,7 +108,7 @@ def answer(bench: Bench) -> Answer:
 def _fill(bench: Bench, who: str, topic: str, rows: int, times: int) -> tuple[int, int]:
     """Send the rows; return the offsets after the first 10,000 of them, and after all."""
     end = send_repeatedly(bench, who, CASE, topic, rows, times)
-    return 1 if who == OURS else min(rows, data.load(CASE).segment_rows), end
+    return 1 if who in SEGMENTS else min(rows, data.load(CASE).segment_rows), end
 
 
 def _fill_differing(servers: str, topic: str, rows: int, times: int) -> None:
@@ -132,6 +138,8 @@ def _start(bench: Bench, topics: dict[str, str]) -> dict[str, Child]:
         HEADERS: Child(Ingesting, headers, servers, topics[OURS]),
         PAGES: Child(Ingesting, pages, servers, topics[OURS]),
         PURE: Child(Ingesting, pages, servers, topics[OURS], environment=pure),
+        OF_JSON: Child(Ingesting, pages, servers, topics[OURS_JSON]),
+        OF_AVRO: Child(Ingesting, pages, servers, topics[OURS_AVRO]),
         PLAIN_JSON: Child(Ingesting, as_json, servers, topics[ORJSON]),
         LENIENT: Child(Ingesting, lenient, servers, topics[ORJSON]),
         DIFFERING: Child(Ingesting, lenient, servers, topics[DIFFERING]),

@@ -122,9 +122,20 @@ class AIOProducer:
 
     # --- schemas --------------------------------------------------------------------------------
 
-    async def set_schema(self, topic: str, schema: Any, *, value_format: str | None = None) -> None:
+    async def set_schema(
+        self,
+        topic: str,
+        schema: Any = None,
+        *,
+        value_format: str | None = None,
+        registry: Any = None,
+        subject: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
         """Send the rows produced to `topic` as segments; see `Producer.set_schema`."""
-        await self._call(self._producer.set_schema, topic, schema, value_format=value_format)
+        of_registry = {"registry": registry, "subject": subject, "conf": conf}
+        call = partial(self._producer.set_schema, value_format=value_format, **of_registry)
+        await self._call(call, topic, schema)
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
 

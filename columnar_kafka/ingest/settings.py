@@ -36,6 +36,13 @@ SESSION: Final = {
 }
 """The session of a group's member, unless the user names one of these keys."""
 
+_FETCHING: Final = {
+    # What a commit is made of waits in the stager; librdkafka need not hold 64 MiB more of it, with
+    # half as much again for small messages. It would let a queue that is full be for a second.
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 50,
+}
+
 _LIBRDKAFKAS: Final = {"session.timeout.ms": 45_000, "max.poll.interval.ms": 300_000}
 
 
@@ -105,7 +112,7 @@ def landing_config(config: Mapping[str, Any], topic: str, table: LakeTable) -> H
     group = f"columnar-kafka-ingest-{topic}-{digest}"
     session = {} if SESSION.keys() & config.keys() else SESSION
     _check_session(Hidden({**_LIBRDKAFKAS, **session, **config}))
-    defaults = {"group.id": group, "isolation.level": "read_committed", **session}
+    defaults = {"group.id": group, "isolation.level": "read_committed", **_FETCHING, **session}
     return Hidden({**defaults, **config, **_OWN})
 
 

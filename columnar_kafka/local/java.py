@@ -219,7 +219,8 @@ def _resolve(dependencies: str, folder: Path) -> None:
         ]
         command += ["-cache", Path(scratch, "cache")]
         command += ["-retrieve", f"{folder}/[artifact](-[classifier])-[revision].[ext]"]
-        command += ["-types", "jar", "bundle"]  # some OSGi jars call themselves bundles
+        # Some OSGi jars call themselves bundles; what is to be unpacked is a tar.gz.
+        command += ["-types", "jar", "bundle", "tar.gz"]
         if not any(_runs(command, log) for _ in range(_IVY_TRIES)):
             raise JarsMissingError(f"The Maven registry did not give the jars:\n{tail(log)}")
 

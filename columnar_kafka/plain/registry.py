@@ -5,24 +5,22 @@ Needs the extra ``registry``, of which this module itself loads nothing.
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from columnar_kafka.errors import ConfigError, RegistryError, SchemaError
+from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.avro import Avro
 from columnar_kafka.plain.json import Json
+from columnar_kafka.plain.registry_client import RegistryClient, parsed
 from columnar_kafka.schema.avro import with_types
 from columnar_kafka.schema.json_schema import read_json_schema
 from columnar_kafka.segment.headers import header_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from columnar_kafka.plain.base import Format
 
@@ -31,7 +29,6 @@ __all__ = ["Registry"]
 _ID_BYTES: Final = 5  # a zero, and a number of 32 bits
 _GUID_BYTES: Final = 17  # a one, and a UUID
 _HEADERS: Final = {True: "__key_schema_id", False: "__value_schema_id"}
-_NOT_FOUND: Final = 404
 
 
 class Registry:
@@ -54,12 +51,12 @@ class Registry:
         Raises:
             ConfigError: settings are not allowed, or the extra ``registry`` is not installed.
         """
-        self._client: Any = client if hasattr(client, "get_schema") else _client_of(client)
+        self._registry = RegistryClient(client)
         self._formats: dict[_Said, Format] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"<Registry {self._place}>"
+        return f"<Registry {self._registry.place}>"
 
     def leading(self, messages: Sequence[Any], *, is_key: bool) -> tuple[Format, int]:
         """Return the format of the first messages, and how many have it.
@@ -92,11 +89,14 @@ class Registry:
         return self._format(_Said(first, stands_before=True))
 
     def _format(self, said: _Said) -> Format:
+        known = self._formats.get(said)
+        if known is not None:  # whatever another thread waits for
+            return known
         with self._lock:
             if said not in self._formats:
                 made = self._made(said)
                 if made is None:  # it may be registered later
-                    return _Undecodable(f"the registry at {self._place} has no {said}")
+                    return _Undecodable(f"the registry at {self._registry.place} has no {said}")
                 self._formats[said] = made
             return self._formats[said]
 
@@ -116,53 +116,18 @@ class Registry:
         kind = (schema.schema_type or "AVRO").upper()
         text = schema.schema_str or ""
         if kind == "AVRO":
-            types = list(self._referenced(schema, set()))
-            avro = with_types(_parsed(text), types) if types else text
+            types = self._registry.types(schema)
+            avro = with_types(parsed(text), types) if types else text
             return Avro(avro, schema_id=said.number if said.stands_before else None)
         if kind == "JSON" and not schema.references:
-            columns = Json(read_json_schema(_parsed(text)), fields="lenient")
+            columns = Json(read_json_schema(parsed(text)), fields="lenient")
             return _Behind(said.data, columns) if said.stands_before else columns
         raise SchemaError(f"its type is {kind}{', with references' * bool(schema.references)}")
 
-    def _referenced(self, schema: Any, seen: set[tuple[str | None, int | None]]) -> Iterable[Any]:
-        """Yield the schemas that one refers to, those that they need first."""
-        for reference in schema.references or ():
-            place = reference.subject, reference.version
-            what = f"version {place[1]} of {place[0]}"
-            if place in seen:
-                continue
-            seen.add(place)
-            found = self._asked(what, self._client.get_version, *place)
-            if found is None:
-                raise SchemaError(f"it refers to {what}, which does not exist")
-            yield from self._referenced(found.schema, seen)
-            yield _parsed(found.schema.schema_str)
-
     def _fetched(self, said: _Said) -> Any:
-        ask = self._client.get_schema if _is_id(said.data) else self._client.get_schema_by_guid
-        return self._asked(str(said), ask, said.number)
-
-    def _asked(self, what: str, ask: Any, *args: Any) -> Any:
-        """Return what the registry answers; None if it does not exist.
-
-        Raises:
-            RegistryError: it does not answer, or denies it.
-        """
-        try:
-            return ask(*args)
-        except Exception as error:
-            if getattr(error, "http_status_code", None) == _NOT_FOUND:
-                return None
-            raise RegistryError(
-                f"the registry at {self._place} was asked for {what}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-
-    @property
-    def _place(self) -> str:
-        """The registry's URL without what may be a secret."""
-        urls = str(self._client.config().get("url", "")).split(",")
-        return ", ".join(_without_secrets(url.strip()) for url in urls)
+        client = self._registry.client
+        ask = client.get_schema if _is_id(said.data) else client.get_schema_by_guid
+        return self._registry.asked(str(said), ask, said.number)
 
 
 class _Undecodable:
@@ -227,28 +192,3 @@ def _is_id(data: bytes) -> bool:
 
 def _is_guid(data: bytes) -> bool:
     return len(data) == _GUID_BYTES and data[0] == 1
-
-
-def _parsed(text: str | None) -> Any:
-    try:
-        return json.loads(text or "")
-    except ValueError:
-        return text  # the bare name of a type
-
-
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
-
-
-def _client_of(settings: Mapping[str, Any]) -> Any:
-    try:
-        registry = import_module("confluent_kafka.schema_registry")
-    except ImportError as error:
-        raise ConfigError(
-            f"a registry needs more packages ({error}): pip install 'columnar-kafka[registry]'"
-        ) from error
-    try:
-        return registry.SchemaRegistryClient.new_client({**settings})
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the settings of the registry: {error}") from error

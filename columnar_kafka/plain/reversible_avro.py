@@ -62,8 +62,10 @@ class _FirstHeader:
 class AvroColumns:
     """The columns of Avro datums: those of a schema."""
 
-    def __init__(self, records: RecordSchema, schema: Any) -> None:
+    def __init__(self, records: RecordSchema, schema: Any, schema_id: int | None = None) -> None:
         """Describe them; `schema` is what the user has given, and `records` what it says.
+
+        `schema_id` is its id in a registry: behind another one no datum is of this schema.
 
         Raises:
             SchemaError: it is no Avro schema.
@@ -74,6 +76,7 @@ class AvroColumns:
                 "written in Avro: pass the serializer's schema, or value_format='rows'"
             )
         self.records = records
+        self.schema_id = schema_id
         self.avro = Avro(schema)
         self.forms = dict(forms(records.arrow, self.avro.fields))
         self.types = avro_types(records.arrow, self.forms)
@@ -115,9 +118,8 @@ class ReversibleAvro:
         header = self._columns.header.settled
         if header is not None:
             return self._behind(header, value)
-        has_magic = value[:1] == b"\0" and len(value) >= _HEADER_BYTES
         fitting: dict[bytes, tuple[RowValues, int]] = {}
-        for header in (b"", value[:_HEADER_BYTES]) if has_magic else (b"",):
+        for header in self._headers(value):
             try:
                 fitting[header] = self._behind(header, value)
             except RowError as error:
@@ -131,6 +133,15 @@ class ReversibleAvro:
         settled = self._columns.header.settle(header)  # or another thread has
         return taken if settled == header else self._behind(settled, value)
 
+    def _headers(self, value: bytes) -> tuple[bytes, ...]:
+        """Return what may stand before the first datum."""
+        number = self._columns.schema_id
+        if value[:1] != b"\0" or len(value) < _HEADER_BYTES:
+            return (b"",)
+        if number is None:
+            return (b"", value[:_HEADER_BYTES])
+        return (header_of(number),) if value.startswith(header_of(number)) else (b"",)
+
     def _behind(self, header: bytes, value: bytes) -> tuple[RowValues, int]:
         if not value.startswith(header):
             begins = value[:_HEADER_BYTES]
@@ -139,8 +150,13 @@ class ReversibleAvro:
         try:
             row = self._columns.avro.read_one(datum)
         except ValueError as error:
+<<<<<<< HEAD
             raise RowError(f"not an Avro value of this schema: {error}") from error
         values, nbytes = self._datums.take(row)
+=======
+            raise RowError(f"not an Avro value of this schema{self._id}: {error}") from error
+        values, nbytes = self._rows.take(row)
+>>>>>>> main
         try:
             is_same = self._write(row) == datum
         except SegmentError:
@@ -150,9 +166,19 @@ class ReversibleAvro:
                            "would not come back")  # fmt: skip
         return values, nbytes + _VALUE_BYTES * len(values)
 
+    @property
+    def _id(self) -> str:
+        number = self._columns.schema_id
+        return "" if number is None else f", {number} in the registry"
+
     def is_like(self, columns: Any) -> bool:
         """Say whether these columns, of equal types, have equal Avro schemas."""
-        return isinstance(columns, AvroColumns) and columns.avro.schema == self._columns.avro.schema
+        own = self._columns
+        return (
+            isinstance(columns, AvroColumns)
+            and columns.avro.schema == own.avro.schema
+            and columns.schema_id == own.schema_id
+        )
 
     def footer(self, *, says_null: bool) -> dict[str, bytes]:
         """Return the key-value pair of a file's footer."""

@@ -1,4 +1,4 @@
-"""What reads values in JSON and in Avro, imported when a topic first gets such.
+"""What reads values in JSON and in Avro, and asks registries, imported when a topic needs it.
 
 So a program does not wait for it that has none.
 """
@@ -9,14 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from columnar_kafka.plain.registering import Registries
     from columnar_kafka.plain.reversible import JsonColumns
     from columnar_kafka.plain.reversible_avro import AvroColumns
 
-__all__ = ["AvroColumns", "JsonColumns"]
+__all__ = ["AvroColumns", "JsonColumns", "Registries"]
 
 _MODULES: Final = {
     "JsonColumns": "columnar_kafka.plain.reversible",
     "AvroColumns": "columnar_kafka.plain.reversible_avro",
+    "Registries": "columnar_kafka.plain.registering",
 }
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from columnar_kafka.config import VALUE_FORMATS, choice
-from columnar_kafka.errors import RowError
+from columnar_kafka.errors import ConfigError, RowError, SchemaError
+from columnar_kafka.producing import lazy_values
 from columnar_kafka.producing.accepting.given_value import given_row
 from columnar_kafka.producing.accepting.record import NewFormat
 from columnar_kafka.producing.accepting.record_queue import RecordQueue
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.broker.base import ProducerBroker
     from columnar_kafka.columns.from_arrow.arrow_input import ArrowRows
+    from columnar_kafka.plain.registering import Registration
     from columnar_kafka.producing.accepting.item import Item
     from columnar_kafka.producing.engine.base import Metadata, TopicFormat
     from columnar_kafka.producing.partitioner import Partitioner
@@ -54,6 +56,11 @@ class NoPipeline:
 
     def format_of(self, topic: str) -> None:
         """Return None: it has no schemas."""
+
+    def set_schema(self, *_: Any, **__: Any) -> None:
+        """Refuse it. Raises ConfigError."""
+        reason = "columnar.encoding=none: a schema would have no effect; "
+        raise ConfigError(reason + "configure columnar.encoding=parquet")
 
     def close(self) -> None:
         """Do nothing: there is no thread."""
@@ -149,13 +156,50 @@ class Pipeline:
         self.unusable = error
         self.queue.usage.stop()
 
-    def set_schema(self, topic: str, schema: Any, value_format: str | None) -> None:
+    def set_schema(
+        self,
+        topic: str,
+        schema: Any,
+        value_format: str | None,
+        registry: Any = None,
+        subject: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
         """See `Producer.set_schema`."""
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic's name is a str, not {type(topic).__name__}")
         if value_format is not None:
             choice(*VALUE_FORMATS)("value_format", value_format)
+        if registry is not None:
+            registration = self._registries.registration(registry, topic, schema, subject, conf)
+            self._set_registered(topic, registration, value_format)
+            return
+        for name, value in ("subject", subject), ("conf", conf):
+            if value is not None:
+                raise ConfigError(f"{name} is for a schema in a registry: pass registry")
         records = RecordSchema.parse(schema)
         config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
         self.formats.set_schema(topic, records, config, self._announce, value_format, schema)
+
+    @cached_property
+    def _registries(self) -> lazy_values.Registries:
+        return lazy_values.Registries()
+
+    def _set_registered(
+        self, topic: str, registration: Registration, value_format: str | None
+    ) -> None:
+        """Set a schema that a registry has; what we would refuse is not registered."""
+        given = registration.described()
+        config = self._broker.limits(topic, _TOPIC_CONFIG_TIMEOUT)
+        if given is not None:
+            try:
+                self.formats.check(topic, given.records, config, value_format, given.avro)
+            except SchemaError as error:
+                raise SchemaError(f"{error.reason} (the registry was not asked)") from error
+        records, avro, number = registration.registered()
+        self.formats.set_schema(
+            topic, records, config, self._announce, value_format, avro, schema_id=number
+        )
 
     def _announce(self, topic_format: TopicFormat) -> None:
         self._accept(NewFormat(topic_format), 0, 0)

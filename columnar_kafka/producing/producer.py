@@ -12,7 +12,7 @@ from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.broker.traced_classes import StockProducer, traced
 from columnar_kafka.columns.from_arrow.arrow_input import conform
 from columnar_kafka.config import Arguments
-from columnar_kafka.errors import ConfigError, ForkError, SchemaError
+from columnar_kafka.errors import ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
 from columnar_kafka.producing.above_tracer import AboveTracer
 from columnar_kafka.producing.accepting.arguments import (
@@ -31,7 +31,7 @@ from columnar_kafka.runtime import lifecycle
 from columnar_kafka.runtime.deadline import deadline_after, next_step, seconds_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import TopicPartition
     from typing_extensions import Self
@@ -83,7 +83,6 @@ class Producer(StockProducer):
         pipeline = None
         if settings.encoding != "none":
             pipeline = Pipeline(settings, self._choose_partitions(settings.partitioner))
-        if pipeline is not None:
             self._relay = pipeline.delivery.relay
             if callable(settings.on_delivery):
                 inner["on_delivery"] = self._relayed(settings.on_delivery)
@@ -116,32 +115,42 @@ class Producer(StockProducer):
 
     # --- schemas --------------------------------------------------------------------------------
 
-    def set_schema(self, topic: str, schema: Any, *, value_format: str | None = None) -> None:
+    def set_schema(
+        self,
+        topic: str,
+        schema: Any = None,
+        *,
+        value_format: str | None = None,
+        registry: Any = None,
+        subject: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
         """Send the rows produced to `topic` as segments with this schema, from now on.
 
-        Called again it may grow the schema; records produced before keep the earlier one. Asks
-        for the topic's configuration, which blocks for at most 5 s; without an answer it goes on.
+        Called again it may grow the schema; records produced before keep the earlier one. Blocks
+        for 5 s at most for the topic's configuration, without which it goes on, and for 30 s for a
+        registry's answers, without which it fails, and the topic keeps the schema that it has.
 
         Args:
             topic: the topic; it need not exist yet.
-            schema: a `pyarrow.Schema`, or an Avro record schema as a dict or JSON text.
+            schema: a `pyarrow.Schema`, or an Avro record schema as a dict or JSON text; with a
+                registry also its `Schema`, or None: the latest one that it has.
             value_format: ``"json"``, ``"avro"``: values that are bytes or text become records, too.
                 None: as before, or ``columnar.value.format``.
+            registry: a `SchemaRegistryClient`, or its settings; segments have the id in it.
+            subject: the schema's name there, in place of a strategy.
+            conf: options of `AvroSerializer`, by which it is registered or looked up.
 
         Raises:
             SchemaError: a field cannot be stored, is repeated or reserved, or nested in more than
-                100 levels; the schema is none of Avro's, where values are, or no growth of the last
+                100 levels; the schema is none of Avro's, where it must be, or no growth of the last
                 (new nullable fields, wider types, null allowed); or the topic is compacted.
-            ConfigError: ``columnar.encoding`` is ``none``, or there is no such `value_format`.
-            TypeError: not a schema, or not a topic's name.
+            RegistryError: the registry refuses the schema, does not have it, or does not answer.
+            ConfigError: ``columnar.encoding`` is ``none``, or an argument is not allowed.
+            TypeError, ValueError: not a schema, not a topic's name; as `AvroSerializer` for `conf`.
         """
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic's name is a str, not {type(topic).__name__}")
-        if self._settings.encoding == "none":
-            reason = "columnar.encoding=none: a schema would have no effect; "
-            raise ConfigError(reason + "configure columnar.encoding=parquet")
         self._check_usable()
-        self._pipeline.set_schema(topic, schema, value_format)
+        self._pipeline.set_schema(topic, schema, value_format, registry, subject, conf)
 
     setSchema = set_schema  # noqa: N815 - the KIP's name
 
@@ -227,11 +236,9 @@ class Producer(StockProducer):
 
         Raises:
             RowError: a column is missing, extra, or cannot be cast without loss. No row is sent.
-            SchemaError: the topic has no schema.
-            TypeError: no Arrow data.
-            BufferError: as `produce`. Data larger than the whole bound is accepted when nothing
-                else is buffered. A stream has been consumed: to try again, keep its table.
-            KafkaException: as `produce`.
+            SchemaError, TypeError: the topic has no schema, or these are no Arrow data.
+            BufferError, KafkaException: as `produce`. Data larger than the whole bound is accepted
+                when nothing else is buffered. A stream is read then: to try again, keep its table.
         """
         self._check_usable()
         topic_format = self._pipeline.formats.get(topic)
@@ -241,14 +248,9 @@ class Producer(StockProducer):
         partition, _ = partition_and_timestamp(topic_format, partition, 0)
         if not topic_format.kafka.has_all:
             check_metadata(topic_format, key=key, headers=headers)
+        columns, now = {"key": key, "timestamp": timestamp, "headers": headers}, time.time_ns()
         rows = conform(
-            data,
-            topic_format.users_records,
-            key=key,
-            timestamp=timestamp,
-            headers=headers,
-            extra=extra,
-            now_ms=time.time_ns() // 1_000_000,
+            data, topic_format.users_records, **columns, extra=extra, now_ms=now // 1_000_000
         )
         callback = first_given(on_delivery, self._settings.on_delivery)
         self._pipeline.accept_arrow(topic_format, partition, rows, callback)
@@ -347,9 +349,7 @@ class Producer(StockProducer):
 
         A report's exception is raised when all of that is done. In the main thread, a long wait is
         logged. Ctrl-C ends it at once: the producer accepts no more records, and can be closed
-        again.
-
-        A signal handler or finalizer that has interrupted another call has a thread close it.
+        again. A signal handler or finalizer that has interrupted a call has a thread close it.
 
         Raises:
             RuntimeError: called inside a delivery report.

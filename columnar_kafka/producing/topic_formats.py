@@ -100,26 +100,42 @@ class TopicFormats(dict[str, "TopicFormat"]):
         announce: Callable[[TopicFormat], None],
         value_format: str | None = None,
         given: Any = None,
+        schema_id: int | None = None,
     ) -> None:
         """Use a schema for a topic from now on; `announce` the format to the sender first.
 
         `value_format` is one of `VALUE_FORMATS`, or None: as it was, or that of the settings.
-        `given` is the schema as the user has it.
+        `given` is the schema as the user has it, and `schema_id` its id in a registry.
 
         Raises:
             SchemaError: the topic has a schema that this one does not grow from, or is compacted;
                 or pyarrow cannot write a type.
         """
+        limits, made, known = self._limits_of(topic, config), None, None
+        while made is None or known is not made:  # or another thread, or a handler, was faster
+            known = self.get(topic)
+            made = self.grown(known, topic, records, limits, value_format, given, schema_id)
+            known = self.replaced(known, made, announce)
+
+    def check(
+        self,
+        topic: str,
+        records: RecordSchema,
+        config: TopicLimits,
+        value_format: str | None,
+        given: Any,
+    ) -> None:
+        """Raise what `set_schema` would now."""
+        limits = self._limits_of(topic, config)
+        self.grown(self.get(topic), topic, records, limits, value_format, given)
+
+    def _limits_of(self, topic: str, config: TopicLimits) -> SegmentLimits:
         if config.compacted:
             raise SchemaError(
                 f"topic {topic!r} has cleanup.policy=compact, and a segment has no key to "
                 "compact by: use a topic with cleanup.policy=delete, or send plain messages"
             )
-        limits, made, known = self.limits(config), None, None
-        while made is None or known is not made:  # or another thread, or a handler, was faster
-            known = self.get(topic)
-            made = self.grown(known, topic, records, limits, value_format, given)
-            known = self.replaced(known, made, announce)
+        return self.limits(config)
 
     def replaced(
         self,
@@ -181,12 +197,13 @@ class TopicFormats(dict[str, "TopicFormat"]):
         limits: SegmentLimits,
         value_format: str | None = None,
         given: Any = None,
+        schema_id: int | None = None,
     ) -> TopicFormat:
         """Return the format for a schema, after the one that is known so far."""
         settings = self._settings
         if value_format is None:
             value_format = settings.value_format if known is None else known.value_format
-        values = self._columns(records, value_format, given)
+        values = self._columns(records, value_format, given, schema_id)
         records = records if values is None else values.records
         if known is not None and not known.is_inferred:
             check_growth(known.records, records)
@@ -194,16 +211,21 @@ class TopicFormats(dict[str, "TopicFormat"]):
                 records.arrow, check_metadata=True
             )
             if is_same and known.value_format == value_format and _is_like(known, values):
-                return replace(known, limits=limits)  # keeps what its encoder has learned
-        return self._made(topic, records, limits, values)
+                # It keeps what its encoder has learned.
+                return replace(known, limits=limits, schema_id=schema_id)
+        return replace(self._made(topic, records, limits, values), schema_id=schema_id)
 
-    def _columns(self, records: RecordSchema, value_format: str, given: Any) -> ValueColumns | None:
+    def _columns(
+        self, records: RecordSchema, value_format: str, given: Any, schema_id: int | None
+    ) -> ValueColumns | None:
         """Return the columns of values in a format; None: they are rows."""
         if value_format == "json":
             keeps_rest = self._settings.value_fields == "lenient"
             rest = self._settings.rest_column if keeps_rest else None
             return lazy_values.JsonColumns(records, rest)
-        return lazy_values.AvroColumns(records, given) if value_format == "avro" else None
+        if value_format == "avro":
+            return lazy_values.AvroColumns(records, given, schema_id)
+        return None
 
     def _made(
         self,

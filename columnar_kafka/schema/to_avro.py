@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.avro_names import ARROW
+from columnar_kafka.schema.canonical import children, type_name, user_metadata
+from columnar_kafka.schema.record_schema import RecordSchema
 from columnar_kafka.schema.type_families import family
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
-    from columnar_kafka.schema.record_schema import RecordSchema
-
-__all__ = ["AVRO_TYPES", "to_avro"]
+__all__ = ["AVRO_TYPES", "faithful_avro", "to_avro"]
 
 AVRO_TYPES: Final[dict[pa.DataType, Any]] = {
     pa.bool_(): "boolean",
@@ -54,6 +54,37 @@ def to_avro(schema: RecordSchema, name: str = "Row", *, any_type: bool = False) 
     return {"type": "record", "name": name, "fields": fields}
 
 
+def faithful_avro(schema: RecordSchema, name: str) -> dict[str, Any]:
+    """Return the Avro record `name` that gives back the same columns, by their canonical text.
+
+    Raises:
+        SchemaError: there is none; says for which field, and why.
+    """
+    if metadata := user_metadata(schema.arrow.metadata):
+        raise SchemaError(f"the schema has metadata ({_first(metadata)}), which Avro does not keep")
+    avro = to_avro(schema, name)
+    again = RecordSchema.parse(avro)
+    for field, read in zip(schema.arrow, again.arrow, strict=True):
+        _check_same(field, read, field.name)
+    return avro
+
+
+def _check_same(field: pa.Field, read: pa.Field, path: str) -> None:
+    if field.metadata:
+        what = f"metadata ({_first(field.metadata)})"
+        raise SchemaError(f"field {path!r} has {what}, which Avro does not keep")
+    had, has = type_name(field.type), type_name(read.type)
+    if had != has:
+        raise SchemaError(f"field {path!r} is {had}, which Avro gives back as {has}")
+    pairs = zip(children(field.type), children(read.type), strict=True)
+    for (name, inner), (_, inner_read) in pairs:
+        _check_same(inner, inner_read, f"{path}.{name}")
+
+
+def _first(metadata: Mapping[bytes, bytes]) -> str:
+    return min(metadata).decode(errors="replace")
+
+
 class _Writer:
     """Writes one schema, of which these paths are JSON texts."""
 
@@ -80,12 +111,18 @@ class _Writer:
         avro = _JSON_TEXT if path in self._texts else self._type(field.type, name, path)
         return ["null", avro] if field.nullable else avro
 
+    def _named(self, arrow: pa.DataType, name: str, path: str) -> dict[str, Any]:
+        namespace, last = self._own_name(name)
+        own = {"name": last, "namespace": namespace}
+        if pa.types.is_fixed_size_binary(arrow):
+            return {"type": "fixed", **own, "size": arrow.byte_width}
+        fields = [self.field(field, name, f"{path}.") for field in arrow]
+        return {"type": "record", **own, "fields": fields}
+
     def _type(self, arrow: pa.DataType, name: str, path: str) -> Any:
         kind = family(arrow)
-        if kind == "struct":
-            namespace, last = self._own_name(name)
-            fields = [self.field(field, name, f"{path}.") for field in arrow]
-            return {"type": "record", "name": last, "namespace": namespace, "fields": fields}
+        if kind == "struct" or pa.types.is_fixed_size_binary(arrow):
+            return self._named(arrow, name, path)
         if pa.types.is_list(arrow):
             return {
                 "type": "array",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.config import Arguments
@@ -10,6 +11,7 @@ from columnar_kafka.consuming.consumer import Consumer
 from columnar_kafka.consuming.feed.feed import Feed
 from columnar_kafka.consuming.feed.offset_store import OffsetStore
 from columnar_kafka.errors import ForkError
+from columnar_kafka.plain.registry_client import client_of
 from columnar_kafka.producing.producer import Producer
 from columnar_kafka.runtime import lifecycle
 from columnar_kafka.testing.consumer import ConsumerOnMemory
@@ -96,6 +98,17 @@ class FakeKafka(MemoryKafka):
         bound = {"_kafka": self, "_clients": self._producers, "__module__": __name__}
         self.Producer = type("Producer", (FakeProducer,), bound)
         self.Consumer = type("Consumer", (FakeConsumer,), {"_kafka": self, "__module__": __name__})
+
+    @cached_property
+    def registry(self) -> Any:
+        """A schema registry in memory, of this cluster alone: confluent-kafka's mock of its client.
+
+        It takes every schema: whether one may follow another it does not know.
+
+        Raises:
+            ConfigError: the extra ``registry`` is not installed.
+        """
+        return client_of({"url": "mock://memory"})
 
     # --- stored records -------------------------------------------------------------------------
 

@@ -214,6 +214,8 @@ class TopicFormat:
     """What becomes of those that do not fit."""
     awaits_schema: bool = False
     """Whether its records wait until their schema is inferred: see `inferring`."""
+    schema_id: int | None = None
+    """That of the schema in a registry, if it came from one."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:

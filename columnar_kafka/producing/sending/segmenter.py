@@ -265,7 +265,8 @@ class Segmenter:
         topic_format = origin.topic_format
         earliest, latest = block.time_bounds()
         segment = next(self._ids)
-        header = SegmentHeader(rows, segment, topic_format.fingerprint, earliest, latest).footer()
+        schema, schema_id = topic_format.fingerprint, topic_format.schema_id
+        header = SegmentHeader(rows, segment, schema, earliest, latest, schema_id).footer()
         footer = header | topic_format.footer(of_rows=origin.call is not None)
         data = block.encode(topic_format.kafka, topic_format.encoder, segment, footer)
         self.done += 1

@@ -721,12 +721,24 @@ def test_a_program_may_end_while_a_poll_waits(make: Any) -> None:
     wrapped_consumer(consumer).close()
 
 
-# --- values as JSON -------------------------------------------------------------------------------
+# --- values as bytes ------------------------------------------------------------------------------
 
 
-async def test_values_are_json_if_it_is_to_be(kafka: FakeKafka, make: Any) -> None:
-    send(kafka, 0, 1, 2, rows=3)
-    async with make(columnar__value__format="json") as consumer:
+@pytest.mark.parametrize("value_format", ["json", "avro"])
+async def test_values_are_bytes_if_they_are_to_be(
+    kafka: FakeKafka, make: Any, value_format: str
+) -> None:
+    avro = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+    given = {
+        "json": [b'{"n":%d}' % n for n in range(3)],
+        "avro": [b"\0\0\0\0\7" + bytes([2 * n]) for n in range(3)],
+    }
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", avro, value_format=value_format)
+        for value in given[value_format]:
+            producer.produce("t", value)
+    async with make(columnar__value__format=value_format) as consumer:
         await consumer.subscribe(["t"])
         messages = [await consumer.poll(), *await consumer.consume(1), await anext(consumer)]
-        assert [message.value() for message in messages] == [b'{"n":%d}' % n for n in range(3)]
+        assert [message.value() for message in messages] == given[value_format]
+    assert len(kafka.messages("t")) == 1

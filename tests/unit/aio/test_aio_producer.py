@@ -140,6 +140,18 @@ async def test_values_in_json_are_records(kafka: FakeKafka, make: Any) -> None:
     assert [first["n"], plain, second["n"]] == [1, b"[]", 2]
 
 
+async def test_values_in_avro_are_records(kafka: FakeKafka, make: Any) -> None:
+    avro = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+    values = [b"\0\0\0\0\7\2", b"\2\2", b"\0\0\0\0\7\4"]  # the second has a byte too many
+    async with make(columnar__value__format="avro") as producer:
+        await producer.set_schema("t", avro)
+        futures = [await producer.produce("t", value) for value in values]
+        messages = await asyncio.gather(*futures)
+        assert [message.value() for message in messages] == values
+    [first, plain, second] = [record.value() for record in kafka.records("t")]
+    assert [first["n"], plain, second["n"]] == [1, values[1], 2]
+
+
 @pytest.mark.parametrize("encoding", ["none", "parquet"])
 async def test_plain_messages_have_futures_too(kafka: FakeKafka, make: Any, encoding: str) -> None:
     async with make(columnar__encoding=encoding) as producer:

@@ -889,6 +889,13 @@ def test_a_session_is_short_unless_the_user_says_how_long(lake: DirectoryLake) -
     assert session(heartbeat_interval_ms=5_000) == [None, 5_000]
 
 
+def test_little_is_fetched_in_advance_unless_the_user_says_how_much(lake: DirectoryLake) -> None:
+    config = landing_config({"queued.max.messages.kbytes": "70000"}, "t", lake.table())
+    assert config["queued.max.messages.kbytes"] == "70000"
+    assert config["fetch.queue.backoff.ms"] == 50
+    assert landing_config({}, "t", lake.table())["queued.max.messages.kbytes"] == 16_384
+
+
 @pytest.mark.parametrize(
     ("config", "values"),
     [

@@ -13,6 +13,7 @@ from confluent_kafka.schema_registry import (
     Schema,
     SchemaReference,
     SchemaRegistryClient,
+    SchemaRegistryError,
     header_schema_id_serializer,
     topic_subject_name_strategy,
 )
@@ -21,7 +22,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from tables import assigned_consumer, next_position
 
 from columnar_kafka import ConfigError, RegistryError, RowError, position
-from columnar_kafka.plain import Registry, registry
+from columnar_kafka.plain import Registry, registry_client
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
@@ -181,15 +182,16 @@ def test_what_cannot_be_decoded_harms_only_itself(kafka, client) -> None:
 class Unsteady:
     """A registry that does not always answer; counts what it is asked for."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, error: Exception | None = None) -> None:
         self._client = client
+        self._error = error or ConnectionError("Connection refused")
         self.is_up = True
         self.asked = 0
 
     def get_schema(self, number: int) -> Any:
         self.asked += 1
         if not self.is_up:
-            raise ConnectionError("Connection refused")
+            raise self._error
         return self._client.get_schema(number)
 
     def config(self) -> dict[str, str]:
@@ -210,6 +212,7 @@ def test_a_registry_that_does_not_answer_loses_nothing(kafka, client) -> None:
             "the registry at https://registry.example:8081/apis, http://other was asked for "
             "schema 2: ConnectionError: Connection refused"
         )
+        assert raised.value.kafka_error.code() == KafkaError._TRANSPORT
         assert next_position(consumer) == position.start(1)
     send(kafka, client, POINT, {"x": 3, "y": 3})  # whose schema is known
     registry.is_up = True
@@ -217,6 +220,24 @@ def test_a_registry_that_does_not_answer_loses_nothing(kafka, client) -> None:
     assert consumer.consume_arrow(100, 0, value=value)["x"].to_pylist() == [3]
     assert registry.asked == 4
     assert "secret" not in repr(value)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (401, KafkaError._AUTHENTICATION),
+        (403, KafkaError._AUTHENTICATION),
+        (422, KafkaError._INVALID_ARG),
+        (503, KafkaError._TRANSPORT),
+    ],
+)
+def test_an_error_says_by_its_code_whether_to_try_again(kafka, client, status, code) -> None:
+    send(kafka, client, POINT, {"x": 1, "y": 1})
+    refusing = Unsteady(client, SchemaRegistryError(status, 0, "no"))
+    refusing.is_up = False
+    with pytest.raises(RegistryError) as raised:
+        assigned_consumer(kafka).consume_arrow(9, 0, value=Registry(refusing))
+    assert raised.value.kafka_error.code() == code
 
 
 def test_many_threads_ask_once(client) -> None:
@@ -255,7 +276,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch) -> None:
     def no_module(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(registry, "import_module", no_module)
+    monkeypatch.setattr(registry_client, "import_module", no_module)
     with pytest.raises(ConfigError, match=r"pip install 'columnar-kafka\[registry\]'"):
         Registry({"url": "mock://"})
 
