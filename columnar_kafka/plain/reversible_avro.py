@@ -150,13 +150,8 @@ class ReversibleAvro:
         try:
             row = self._columns.avro.read_one(datum)
         except ValueError as error:
-<<<<<<< HEAD
-            raise RowError(f"not an Avro value of this schema: {error}") from error
-        values, nbytes = self._datums.take(row)
-=======
             raise RowError(f"not an Avro value of this schema{self._id}: {error}") from error
-        values, nbytes = self._rows.take(row)
->>>>>>> main
+        values, nbytes = self._datums.take(row)
         try:
             is_same = self._write(row) == datum
         except SegmentError:
