@@ -69,7 +69,7 @@ DATUMS = list(map(datum, ROWS))
 PLAIN = list(map(read, DATUMS))
 
 
-@pytest.fixture(params=[True, False] if native.enabled else [False], ids=["core", "python"])
+@pytest.fixture(params=[True, False] if native.enabled else [False])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the core is on."""
     monkeypatch.setattr(native, "enabled", request.param)
