@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from columnar_kafka import RowError, SchemaError, native
-from columnar_kafka.plain import Json
+from columnar_kafka.columns.columns_to_rows import to_rows
+from columnar_kafka.plain import Json, Registry
 from columnar_kafka.plain.row_formats import ROW_FORMATS
 from columnar_kafka.segment.avro_layout import AVRO_KEY
 from columnar_kafka.testing import FakeKafka
@@ -230,3 +232,44 @@ def test_a_union_grows_by_branches_behind_the_others() -> None:
                 producer.set_schema("t", wrong)
         with pytest.raises(SchemaError, match="is missing, but earlier records have it"):
             producer.set_schema("t", [order, paid])
+
+
+@pytest.mark.usefixtures("way")
+def test_a_union_in_a_registry_may_refer_to_its_records() -> None:
+    registry = pytest.importorskip("confluent_kafka.schema_registry")
+    serdes = pytest.importorskip("confluent_kafka.schema_registry.avro")
+    kafka = FakeKafka()
+    kafka.create_topic("t", 1)
+    references = []
+    for avro in (LINE, record("Note", on="x.Line", text=["string", "int"])):
+        kept = registry.Schema(json.dumps(avro), "AVRO", references[:1])
+        kafka.registry.register_schema(avro["name"], kept)
+        references.append(registry.SchemaReference(f"x.{avro['name']}", avro["name"], 1))
+    union = registry.Schema('["x.Line", "x.Note"]', "AVRO", references)
+    kafka.registry.register_schema("t-value", union)
+    serialize = serdes.AvroSerializer(kafka.registry, union, conf={"auto.register.schemas": False})
+    rows: list[Any] = [{"of": 5}, {"on": {"of": "a"}, "text": 7}]
+    context = SerializationContext("t", MessageField.VALUE)
+    values = [serialize(row, context) for row in rows]
+    with kafka.Producer({"columnar.encoding": "parquet", "columnar.linger.ms": 60_000}) as producer:
+        producer.set_schema("t", registry=kafka.registry, value_format="avro")
+        for value in values:
+            producer.produce("t", value)
+    assert consumed(kafka, "rows") == rows
+    assert consumed(kafka, "avro") == values
+    with kafka.Producer({}) as plain:
+        for value in values:
+            plain.produce("p", value)
+    consumer = kafka.Consumer({"columnar.encoding": "parquet", "group.id": "g"})
+    consumer.assign([TopicPartition("p", 0, 0)])
+    table = consumer.consume_arrow(5, 1, value=Registry(kafka.registry))
+    assert [to_rows(batch) for batch in table.drop_columns(["_kafka"]).to_batches()] == [rows]
+
+
+def test_a_union_that_is_registered_is_the_one_that_is_given() -> None:
+    pytest.importorskip("confluent_kafka.schema_registry")
+    kafka = FakeKafka()
+    with kafka.Producer({"columnar.encoding": "parquet"}) as producer:
+        producer.set_schema("t", SCHEMA, registry=kafka.registry)
+    kept = kafka.registry.get_latest_version("t-value").schema.schema_str
+    assert fastavro.parse_schema(json.loads(kept)) == PARSED
