@@ -85,18 +85,18 @@ class RegisteredRows(PlainRows):
         return RegisteredValue(said, data[said.length :])
 
     def holding(
-        self, values: Sequence[RegisteredValue], fits: Callable[[PlainRows], bool]
+        self, messages: Sequence[Any], fits: Callable[[PlainRows], bool]
     ) -> tuple[RegisteredRows, int, bool]:
         """See `PlainRows.holding`: columns grow as those of segments may.
 
-        A value without a schema fits any columns.
+        A message without a schema fits any columns.
 
         Raises:
             RegistryError: see `SchemasById.find`. Blocks while that asks.
         """
         rows, count = self, 0
         held = set[Said]()
-        for said, _ in values:
+        for said in map(_said, messages):
             own = "" if said in held else self._rows_of(said)
             if not isinstance(own, str):
                 wider = rows._wider(own.columns, fits)
@@ -104,7 +104,7 @@ class RegisteredRows(PlainRows):
                     if count:
                         break
                     alone = RegisteredRows(self._schemas, own.columns, self._known)
-                    return alone, _length_of(values, said), True
+                    return alone, _length_of(messages, said), True
                 rows = wider
             held.add(said)
             count += 1
@@ -199,6 +199,10 @@ class RegisteredRows(PlainRows):
         return pa.Table.from_arrays(arrays, schema=self.columns)
 
 
-def _length_of(values: Sequence[RegisteredValue], said: Said) -> int:
-    """Return how many of the first values say this."""
-    return sum(1 for _ in takewhile(lambda value: value.said == said, values))
+def _said(message: Any) -> Said:
+    return said_of(message.value or b"", message.headers)
+
+
+def _length_of(messages: Sequence[Any], said: Said) -> int:
+    """Return how many of the first messages say this."""
+    return sum(1 for _ in takewhile(lambda one: one == said, map(_said, messages)))

@@ -59,14 +59,14 @@ class PlainRows(ABC):
         return data
 
     def holding(
-        self, values: Sequence[Any], fits: Callable[[PlainRows], bool]
+        self, messages: Sequence[Any], fits: Callable[[PlainRows], bool]
     ) -> tuple[PlainRows, int, bool]:
-        """Return rows with columns for the first values, for how many, and if they contradict.
+        """Return rows with columns for the first messages, for how many, and if they contradict.
 
-        They are for one value at least, and have the columns of these, and more that `fits` allows;
-        those that contradict have other ones.
+        They are for one message at least, and have the columns of these, and more that `fits`
+        allows; those that contradict have other ones. A message has a `value` and `headers`.
         """
-        return self, len(values), False
+        return self, len(messages), False
 
     @abstractmethod
     def decode(self, values: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:

@@ -237,17 +237,16 @@ class PlainDecoder:
             RegistryError: the registry does not answer, or denies a schema. Blocks while it asks.
         """
         start, leading = 0, self
-        values = [self._value(message) for message in messages]
         while start < len(messages):
-            decoder, count = leading._holding(values[start:], fits)
+            decoder, count = leading._holding(messages[start:], fits)
             yield decoder, messages[start : start + count]
             leading = leading if decoder.is_alone else decoder
             start += count
 
     def _holding(
-        self, values: Sequence[Any], fits: Callable[[PlainRows], bool]
+        self, messages: Sequence[SourceMessage], fits: Callable[[PlainRows], bool]
     ) -> tuple[PlainDecoder, int]:
-        rows, count, contradicts = self._rows.holding(values, fits)
+        rows, count, contradicts = self._rows.holding(messages, fits)
         if rows is self._rows:
             return self, count
         return PlainDecoder(self._decoding, rows, is_alone=contradicts), count
