@@ -248,7 +248,10 @@ def snippets() -> None:
             if "spark" not in text:
                 there = text.replace("localhost:9092", servers)
                 exec(compile(there, "README.md", "exec"), namespace)
-    assert "{'carrier': 'UA', 'flight': 1545, 'delay': 2} b'N14228'" in printed.getvalue()
+    assert (
+        "{'carrier': 'UA', 'flight': 1545, 'delay': 2, 'gate': None} b'N14228'"
+        in printed.getvalue()
+    )
 
 
 @contextlib.contextmanager
