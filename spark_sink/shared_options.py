@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOG",
     "GROUP",
+    "REGISTRY",
     "STORAGE",
     "HiddenOptions",
     "check_isolation",
@@ -30,6 +31,7 @@ __all__ = [
 _PREFIX: Final = "kafka."
 CATALOG: Final = "table.catalog."
 STORAGE: Final = "table.storage."
+REGISTRY: Final = "table.registry.key."
 GROUP: Final = "spark-kafka-source"
 """A consumer must have a group. Ours never joins it: ACLs for this prefix match the name itself."""
 _ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")

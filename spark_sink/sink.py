@@ -97,7 +97,7 @@ class LakeSink(DataSource):
         return LakeStreamWriter(self._settings(schema, overwrite))
 
     def _settings(self, schema: StructType, overwrite: bool) -> Settings:
-        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG, opts.STORAGE)
+        opts.refuse_unknown(self.options, _OPTIONS, opts.CATALOG, opts.REGISTRY, opts.STORAGE)
         if overwrite:
             raise ConfigError('the sink appends: use mode("append") or outputMode("append")')
         ranges = {"start", "end"} <= set(schema.names)
@@ -348,7 +348,9 @@ def _client_config(options: Mapping[str, str], schema: StructType, *, ranges: bo
 
 def _decoding(options: Mapping[str, str], lake: LakeOptions) -> Decoding | None:
     """Return how plain messages become rows, if an option says so."""
-    if lake.missing():
+    if lake.missing() == "registry":
+        opts.required(options, lake_key("registry"), "http://registry:8081")
+    elif lake.missing():
         opts.required(options, lake_key("plain_format"), "json")
         opts.required(options, lake_key("plain_schema"), '{"type": "record", …}')
     return lake.decoding(partial(log_guess, log=log_line))

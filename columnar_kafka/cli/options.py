@@ -218,7 +218,7 @@ def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
         kind = Literal[option.choices]
     if option.is_place:
         stated |= PLACE
-    if isinstance(default, Hidden):
+    if isinstance(default, Hidden) or option.may_hide:
         stated |= _HIDDEN
     if option.metavar:
         stated["metavar"] = option.metavar
@@ -292,6 +292,11 @@ def read_decoding(options: DecodingOptions) -> Decoding | None:
         raise typer.BadParameter(
             "plain messages need a format and a schema to be decoded", param_hint=flag(missing)
         )
+    if options.registry is not None:
+        try:
+            return options.decoding()
+        except ConfigError as error:
+            raise typer.BadParameter(str(error), param_hint="--registry") from error
     if (path := options.plain_schema) is None:
         return None
     try:

@@ -44,6 +44,8 @@ _RULES: Final = Rules()
 _LAYOUT: Final = Layout()
 _LENIENT: Final = Lenient()
 _INFER: Final = Infer()
+_PATIENT: Final = {"max.retries": 10}
+"""So a landing waits for a registry for about a minute before it fails."""
 SCHEMA_SOURCES: Final = ("infer", "table")
 """What a schema may come from that is in no file."""
 
@@ -51,7 +53,7 @@ SCHEMA_SOURCES: Final = ("infer", "table")
 class Option(NamedTuple):
     """What is said of an option: its value is one of the `choices`, or looks like `metavar`.
 
-    `least` is the least number, `is_place` the path or URL of a table.
+    `least` is the least number, `is_place` the path or URL of a table. It `may_hide` a password.
     """
 
     help: str
@@ -59,6 +61,7 @@ class Option(NamedTuple):
     metavar: str | None = None
     least: int | None = None
     is_place: bool = False
+    may_hide: bool = False
 
 
 def options_of(kind: type) -> Iterator[tuple[str, Option]]:
@@ -126,6 +129,15 @@ class DecodingOptions:
         f"Registry id of --plain-schema, for {WITH_IDS} values with Confluent's five-byte prefix.",
         least=0,
     )
+    registry: str | None = _option(
+        None,
+        "URL of a schema registry that has the schemas of plain messages, by the ids in these.",
+        metavar="URL",
+        may_hide=True,
+    )
+    registry_key: Mapping[str, str] = _pairs(
+        "A key of the registry's client, such as basic.auth.user.info=USER:PASSWORD; repeats."
+    )
     infer_messages: int = _option(
         _INFER.messages,
         "How many messages of each partition tell the schema. (--plain-schema infer)",
@@ -171,8 +183,10 @@ class DecodingOptions:
 
     def missing(self) -> str:
         """Return the option that decoding lacks; nothing if it lacks none, or there are none."""
-        if self.plain_format and self.plain_schema:
+        if self.registry or (self.plain_format and self.plain_schema):
             return ""
+        if self.registry_key:
+            return "registry"
         decoding = [name for name, _ in options_of(DecodingOptions)]
         if all(getattr(self, name) == getattr(DecodingOptions(), name) for name in decoding):
             return ""
@@ -186,10 +200,22 @@ class DecodingOptions:
         Raises:
             ConfigError: as `Decoding` and `lenient`, or an option is only for a schema to guess.
         """
+        if self.registry is not None:
+            return self._of_registry()
         if self.plain_format is None:
             return None
         schema = self._schema(told)
         return Decoding(self.plain_format, schema, self.plain_schema_id, self.lenient())
+
+    def _of_registry(self) -> Decoding:
+        unset = DecodingOptions()
+        for name, _ in options_of(DecodingOptions):
+            if "registry" not in name and getattr(self, name) != getattr(unset, name):
+                option = name.replace("_", "-")
+                raise ConfigError(
+                    f"registry is set, which has all of the schemas: leave {option} out"
+                )
+        return Decoding(registry=Hidden({**_PATIENT, "url": self.registry, **self.registry_key}))
 
     def _schema(self, told: Callable[[Guess], None]) -> Any:
         infer = Infer(messages=self.infer_messages, times=self.infer_times, told=told)
@@ -241,7 +267,7 @@ class LandingOptions(DecodingOptions, TableOptions):
     plain: str = _option(
         _RULES.plain,
         "What to do with messages that are not segments. PLACE: a table of their own, of the same "
-        "format. decode: they land as rows, see --plain-format and --plain-schema.",
+        "format. decode: they land as rows, see --plain-format and --registry.",
         metavar="stop|skip|dead-letter|table:PLACE|decode",
         is_place=True,
     )

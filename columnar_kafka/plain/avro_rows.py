@@ -27,7 +27,7 @@ class AvroRows(PlainRows):
 
     def __init__(self, schema: Any, schema_id: int | None = None) -> None:
         super().__init__(RecordSchema.parse(schema))
-        self._values = Avro(schema, schema_id=schema_id)
+        self.avro = Avro(schema, schema_id=schema_id)
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
         """See `PlainRows.decode`."""
@@ -39,7 +39,7 @@ class AvroRows(PlainRows):
     def native_format(self) -> core.PlainFormat:
         """See `PlainRows.native_format`."""
         rows = row_format(self.records)
-        return native.core.PlainFormat.avro(rows, self._values.fields, self._values.prefix)
+        return native.core.PlainFormat.avro(rows, self.avro.fields, self.avro.prefix)
 
     def _decode(
         self,
@@ -50,7 +50,7 @@ class AvroRows(PlainRows):
     ) -> None:
         """Decode values together, or else each half of them."""
         try:
-            array = self._values.decode(values)
+            array = self.avro.decode(values)
             if has_time_out_of_day(array):  # no reader could read that back
                 raise ValueError("a time of day is outside its 24 hours")
         except DECODE_ERRORS as error:

@@ -26,6 +26,16 @@ _OF_SERVER: Final = 500
 _TIMEOUT_SECONDS: Final = 10.0
 """How long one request waits for its answer unless settings say it; confluent-kafka's for ever."""
 
+_NUMBERS: Final = (
+    "cache.capacity",
+    "cache.latest.ttl.sec",
+    "max.retries",
+    "retries.max.wait.ms",
+    "retries.wait.ms",
+    "timeout",
+)
+"""Settings that may be texts, as command lines have them."""
+
 
 class RegistryClient:
     """A `SchemaRegistryClient` of confluent-kafka. For any thread."""
@@ -123,7 +133,9 @@ def client_of(settings: Mapping[str, Any]) -> Any:
     """Return a client with these settings. Raises as `RegistryClient`."""
     registry = _confluent(lambda: import_module("confluent_kafka.schema_registry"))
     try:
-        return registry.SchemaRegistryClient.new_client({"timeout": _TIMEOUT_SECONDS, **settings})
+        numbers = {name: float(settings[name]) for name in _NUMBERS if name in settings}
+        conf = {"timeout": _TIMEOUT_SECONDS, **settings, **numbers}
+        return registry.SchemaRegistryClient.new_client(conf)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the settings of the registry: {error}") from error
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from columnar_kafka.plain.lenient import Lenient
     from columnar_kafka.plain.rows import PlainRows
 
-__all__ = ["ROW_FORMATS", "WITH_IDS", "RowFormat"]
+__all__ = ["ROW_FORMATS", "WITH_IDS", "RowFormat", "registered_rows"]
 
 
 class RowFormat(NamedTuple):
@@ -51,6 +51,16 @@ class RowFormat(NamedTuple):
         else:
             rows = _class(self.module, self.kind)(schema, schema_id)
         return rows
+
+
+def registered_rows(registry: Any) -> PlainRows:
+    """Return the rows of values whose schemas a registry has: a client, or its settings.
+
+    Raises:
+        ConfigError: settings are not allowed, or the extra ``registry`` is not installed.
+    """
+    rows: PlainRows = _class("columnar_kafka.plain.registered_rows", "registered_rows")(registry)
+    return rows
 
 
 def _class(module: str, name: str) -> Any:

@@ -16,12 +16,13 @@ from columnar_kafka.segment.encoder import check_can_be_written
 from columnar_kafka.segment.native_encoder import native_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from columnar_kafka.columns.from_rows.rows_to_columns import RowValues
     from columnar_kafka.columns.kafka_column import RecordHeaders
     from columnar_kafka.native import _core as core
     from columnar_kafka.schema import RecordSchema
+    from columnar_kafka.segment.headers import MessageHeaders
 
 __all__ = ["PlainRows", "RowsOneByOne"]
 
@@ -34,6 +35,9 @@ class PlainRows(ABC):
     Rows are columns of the same types as `Producer.set_schema` would make, so `fingerprint` is that
     of a producer's segments. For one thread.
     """
+
+    id_header: str | None = None
+    """The header that may say a schema: a message with it is not read by its value alone."""
 
     def __init__(self, records: RecordSchema) -> None:
         """Decode values with the columns of `records`.
@@ -50,8 +54,22 @@ class PlainRows(ABC):
         self.fingerprint = fingerprint(self.schema)
         check_can_be_written(self.schema)
 
+    def value(self, data: bytes, _: MessageHeaders | None) -> Any:
+        """Return a message's value as `decode` and `row` take it."""
+        return data
+
+    def holding(
+        self, messages: Sequence[Any], fits: Callable[[PlainRows], bool]
+    ) -> tuple[PlainRows, int, bool]:
+        """Return rows with columns for the first messages, for how many, and if they contradict.
+
+        They are for one message at least, and have the columns of these, and more that `fits`
+        allows; those that contradict have other ones. A message has a `value` and `headers`.
+        """
+        return self, len(messages), False
+
     @abstractmethod
-    def decode(self, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, str]]:
+    def decode(self, values: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
         """Return the user's columns of the values that are right, and what is wrong with others.
 
         The errors are by the index of the value; one bad value spoils no other.
@@ -69,7 +87,7 @@ class PlainRows(ABC):
         """
         return self.native_format(), native_encoder(self.schema, KafkaColumn(_MEMBERS), compression)
 
-    def row(self, value: bytes) -> RowValues | None:
+    def row(self, value: Any) -> RowValues | None:
         """Return the row of a value as the native core takes it.
 
         None: it is wrong, or nothing has it in that form. `decode` tells.

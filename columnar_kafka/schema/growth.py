@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from columnar_kafka.schema.record_schema import RecordSchema
 
-__all__ = ["check_growth"]
+__all__ = ["check_growth", "merged"]
 
 _LARGE: Final = {"string": "large_string", "binary": "large_binary", "list": "large_list"}
 
@@ -33,6 +33,56 @@ def check_growth(old: RecordSchema, new: RecordSchema) -> None:
         SchemaError: a field changes otherwise; names the first one, and what to do.
     """
     _check_fields(list(old.arrow), list(new.arrow), "")
+
+
+def merged(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return the columns that both schemas' records fit, whichever came first.
+
+    Of each field it is the wider type; what only one has, or may have null, may be null.
+
+    Raises:
+        SchemaError: neither type of a field is a wider form of the other; names the first one.
+    """
+    return pa.schema(_merged_fields(list(one), list(other), ""))
+
+
+def _merged_fields(one: list[pa.Field], other: list[pa.Field], prefix: str) -> list[pa.Field]:
+    left = {field.name: field for field in other}
+    names = {field.name for field in one}
+    alone = [field.with_nullable(True) for field in other if field.name not in names]
+    return [
+        _merged_field(field, left[field.name], f"{prefix}{field.name}")
+        if field.name in left
+        else field.with_nullable(True)
+        for field in one
+    ] + alone
+
+
+def _merged_field(one: pa.Field, other: pa.Field, path: str) -> pa.Field:
+    if not _widens(one.type, other.type):
+        if not _widens(other.type, one.type):
+            raise SchemaError(
+                f"field {path!r} is {_shown(one)} and {_shown(other)}, and neither is a wider form"
+            )
+        one, other = other, one
+    return pa.field(
+        other.name, _merged_type(one.type, other.type, path), one.nullable or other.nullable
+    )
+
+
+def _merged_type(narrow: pa.DataType, wide: pa.DataType, path: str) -> pa.DataType:
+    """Return a type for the values of both, of which `wide` is the wider one."""
+    if pa.types.is_struct(wide):
+        return pa.struct(_merged_fields(list(narrow), list(wide), f"{path}."))
+    inner = [
+        _merged_field(before, after, f"{path}.{name}")
+        for (name, before), (_, after) in zip(children(narrow), children(wide), strict=True)
+    ]
+    if not inner:
+        return wide
+    if pa.types.is_map(wide):
+        return pa.map_(inner[0], inner[1])
+    return pa.list_(inner[0]) if pa.types.is_list(wide) else pa.large_list(inner[0])
 
 
 def _check_fields(old: Iterable[pa.Field], new: Iterable[pa.Field], prefix: str) -> None:

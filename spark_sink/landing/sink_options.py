@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import Hidden, HiddenText
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.lake.formats import FORMATS, formats_with
 from columnar_kafka.lake.options import LakeOptions, options_of
@@ -71,4 +71,6 @@ def _parsed(key: str, text: str, option: Option, default: Any) -> Any:
         return _BOOLEANS[text]
     if isinstance(default, tuple):
         return tuple(_TERM.findall(text))
+    if option.may_hide:
+        return HiddenText(text)
     return hide_password(text) if option.is_place else text

@@ -1,12 +1,15 @@
-"""A real schema registry: `Registry` reads by it, and `set_schema` registers in it."""
+"""A real schema registry: readers and landings read by it, and `set_schema` registers in it."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
@@ -18,6 +21,7 @@ from confluent_kafka.schema_registry import (
 )
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from deltalake import DeltaTable
 from support import eventually
 from tables import assigned_consumer
 
@@ -268,3 +272,53 @@ def test_while_it_does_not_answer_topics_with_a_schema_go_on(
     producer.flush()
     assert sent_ids(kafka, subject) == sent_ids(kafka, f"{subject}-new")
     assert [record.value()["x"] for record in kafka.records(subject)] == [0, 1, 2]
+
+
+# --- landing -------------------------------------------------------------------------------------
+
+
+def command(*words: str) -> Any:
+    """Run a command of `columnar-kafka`."""
+    line = [sys.executable, "-m", "columnar_kafka.cli", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_messages_of_several_schemas_land_and_are_verified_by_the_command(
+    apicurio, client, kafka, topic, tmp_path
+) -> None:
+    name = topic(1)
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers, "--topic", name)
+    lake, dead = str(tmp_path / "lake"), str(tmp_path / "dead")
+    registry = ("--registry", apicurio.url, "--registry-key", "max.retries=0")
+    ingest = ("ingest", *servers, "--to", lake, "--format", "delta", "--stop-at-end", *registry)
+    ingest += ("--plain", "decode", "--dead-letters", dead)
+    older = [{"x": n, "y": n} for n in range(50)]
+    newer = [row | {"z": "z"} for row in older]
+    values = avro(client, name, POINT, older), avro(client, name, GROWN, newer)
+    with confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        for value in values[0]:
+            producer.produce(name, value)
+        producer.produce(name, b"none")
+        producer.flush()
+        landed = command(*ingest)
+        assert landed.stdout.endswith(" 50 plain messages decoded, 1 dead letters\n"), landed.stderr
+        for pair in zip(*values, strict=True):
+            for value in pair:
+                producer.produce(name, value)
+        producer.flush()
+    apicurio.kill()
+    try:
+        failed = command(*ingest)
+    finally:
+        apicurio.mend()
+    assert failed.returncode == 1
+    assert f"RegistryError: the registry at {apicurio.url} was asked for schema" in failed.stderr
+    assert command(*ingest).stdout.endswith(" 100 plain messages decoded\n")
+    table = DeltaTable(lake).to_pyarrow_table()
+    found = [(row["x"], row["z"]) for row in table.select(["x", "z"]).to_pylist()]
+    expected = [(row["x"], row.get("z")) for row in [*older, *older, *newer]]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    verify = ("verify", lake, *servers, "--format", "delta", "--dead-letters", dead, *registry)
+    verified = command(*verify, "--json")
+    report = json.loads(verified.stdout)
+    assert (report["decoded"], report["dead_letters"], report["findings"]) == (150, 1, [])

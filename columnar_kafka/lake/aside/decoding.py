@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -18,22 +18,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from columnar_kafka.config import Hidden
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.kept_columns import kept_columns
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
 from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.plain.lenient import tokens_of
-from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS
+from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS, registered_rows
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.leading import led_by
-from columnar_kafka.segment.headers import SegmentHeader
+from columnar_kafka.segment.headers import SegmentHeader, header_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from columnar_kafka.lake.model import PlainMessages
     from columnar_kafka.lake.tables.base import LakeTable
     from columnar_kafka.native import _core as core
     from columnar_kafka.plain.lenient import Lenient
+    from columnar_kafka.plain.rows import PlainRows
 
 __all__ = [
     "BLOCK",
@@ -74,14 +77,20 @@ class Decoding:
     registry's id of the schema, which all of them must have. `lenient` is for ``json`` only: what
     becomes of messages that differ from the schema; None if they are refused.
 
+    With a `registry` each message says its schema's id, before its value or in a header, and that
+    says all of this: it is a `SchemaRegistryClient` of confluent-kafka, or its settings. (A client
+    cannot be pickled.)
+
     Raises:
-        ConfigError: the format does not exist, or a field of the schema cannot be used.
+        ConfigError: the format does not exist, or a field of the schema cannot be used; or the
+            registry's settings cannot.
     """
 
-    format: str
-    schema: Any
+    format: str = ""
+    schema: Any = None
     schema_id: int | None = None
     lenient: Lenient | None = None
+    registry: Any = None
 
     @property
     def rest_column(self) -> str | None:
@@ -116,7 +125,16 @@ class Decoding:
             decided = replace(decided, schema=led_by(kept_columns(table, kept, None), schema))
         return decided
 
+    def rows(self) -> PlainRows:
+        """Return what makes rows. Raises SchemaError, TypeError; ConfigError for a registry."""
+        if self.registry is not None:
+            return registered_rows(self.registry)
+        return ROW_FORMATS[self.format].open(self.schema, self.schema_id, self.lenient)
+
     def __post_init__(self) -> None:
+        if self.registry is not None:
+            self._check_registry()
+            return
         if self.format not in ROW_FORMATS:
             raise ConfigError(
                 f"the format of plain messages is {self.format!r}: it must be "
@@ -144,6 +162,17 @@ class Decoding:
         except (SchemaError, TypeError) as error:
             raise ConfigError(f"the schema of plain messages: {error}") from error
 
+    def _check_registry(self) -> None:
+        """Check the settings, and hide them in texts."""
+        if isinstance(self.registry, Mapping):
+            object.__setattr__(self, "registry", Hidden(self.registry))
+        if (self.format, self.schema, self.schema_id, self.lenient) != ("", None, None, None):
+            raise ConfigError(
+                "a registry has the schema of each message: leave out format, schema, schema id "
+                "and lenient"
+            )
+        self.rows()
+
 
 class DecodedMessages(NamedTuple):
     """The rows of messages, without those that were `refused`: why, by their index."""
@@ -155,11 +184,16 @@ class DecodedMessages(NamedTuple):
 class PlainDecoder:
     """Makes rows of plain messages. For one thread; `schema` is theirs, with `_kafka`."""
 
-    def __init__(self, decoding: Decoding) -> None:
-        """Decode by the format and the schema of `decoding`. Raises SchemaError, TypeError."""
-        self._rows = ROW_FORMATS[decoding.format].open(
-            decoding.schema, decoding.schema_id, decoding.lenient
-        )
+    def __init__(
+        self, decoding: Decoding, rows: PlainRows | None = None, *, is_alone: bool = False
+    ) -> None:
+        """Decode by the format and the schema of `decoding`; or into other `rows`.
+
+        Raises: see `Decoding.rows`.
+        """
+        self._decoding = decoding
+        self.is_alone = is_alone
+        self._rows = decoding.rows() if rows is None else rows
         self.schema = self._rows.schema
         self.fingerprint = self._rows.fingerprint
         # Header of the previous message, reused. The planner ignores its times.
@@ -188,6 +222,35 @@ class PlainDecoder:
             return False
         return bool(first == second or with_decimals(self._rows.again(first)) == second)
 
+    def parts(
+        self,
+        messages: Sequence[SourceMessage],
+        fits: Callable[[PlainRows], bool] = lambda _: True,
+    ) -> Iterator[tuple[PlainDecoder, Sequence[SourceMessage]]]:
+        """Yield all messages, in their order, each part with what decodes it.
+
+        Where each message says its own schema, a decoder has columns for all of a part, and those
+        of the part before it, unless these contradict, or more of them do not fit: then it
+        `is_alone`.
+
+        Raises:
+            RegistryError: the registry does not answer, or denies a schema. Blocks while it asks.
+        """
+        start, leading = 0, self
+        while start < len(messages):
+            decoder, count = leading._holding(messages[start:], fits)
+            yield decoder, messages[start : start + count]
+            leading = leading if decoder.is_alone else decoder
+            start += count
+
+    def _holding(
+        self, messages: Sequence[SourceMessage], fits: Callable[[PlainRows], bool]
+    ) -> tuple[PlainDecoder, int]:
+        rows, count, contradicts = self._rows.holding(messages, fits)
+        if rows is self._rows:
+            return self, count
+        return PlainDecoder(self._decoding, rows, is_alone=contradicts), count
+
     def decode(self, fence: str, messages: Sequence[SourceMessage]) -> DecodedMessages:
         """Decode messages of one partition, whose `fence` is part of the rows' identity."""
         refused = {
@@ -196,10 +259,24 @@ class PlainDecoder:
             if message.value is None
         }
         present = [index for index in range(len(messages)) if index not in refused]
-        table, errors = self._rows.decode([bytes(messages[index].value) for index in present])
+        table, errors = self._rows.decode([self._value(messages[index]) for index in present])
         refused |= {present[index]: reason for index, reason in errors.items()}
         kept = [message for index, message in enumerate(messages) if index not in refused]
         return DecodedMessages(self._with_kafka(table, fence, kept), dict(sorted(refused.items())))
+
+    @property
+    def waits_for_columns(self) -> bool:
+        """Whether messages are still to say their columns."""
+        return self._decoding.registry is not None and not len(self._rows.columns)
+
+    def may_be_native(self, messages: PlainMessages) -> bool:
+        """Whether the native core may decode messages by their values alone."""
+        header = self._rows.id_header
+        return header is None or not any(
+            name == header
+            for index in range(len(messages))
+            for name, _ in header_pairs(messages.message(index).headers)
+        )
 
     def native(self) -> tuple[core.PlainFormat, core.Encoder]:
         """Return what decodes values in the native core, and what encodes their rows.
@@ -209,9 +286,12 @@ class PlainDecoder:
         """
         return self._rows.native()
 
-    def row(self, value: Any) -> tuple[Any, ...] | None:
-        """Return the row of a value as the native core takes it; None if it has to be decoded."""
-        return None if value is None else self._rows.row(bytes(value))
+    def row(self, message: SourceMessage) -> tuple[Any, ...] | None:
+        """Return a message's row as the native core takes it; None if it has to be decoded."""
+        return None if message.value is None else self._rows.row(self._value(message))
+
+    def _value(self, message: SourceMessage) -> Any:
+        return self._rows.value(bytes(message.value or b""), message.headers)
 
     def _with_kafka(
         self, table: pa.Table, fence: str, messages: Sequence[SourceMessage]

@@ -199,15 +199,20 @@ class TopicAudit:
             yield from self._decoded(run)
 
     def _decoded(self, run: Sequence[SourceMessage]) -> Iterator[SentRun]:
-        """Yield messages as a run, without those that cannot be decoded."""
+        """Yield messages as a run, without those that cannot be decoded; or as several.
+
+        They are several where messages say their schemas, and these contradict.
+        """
         assert self._decoder is not None
         fence = self._fences[run[0].partition][0]
-        rows, refused = self._decoder.decode(fence, run)
-        for index, reason in refused.items():
-            self._lack(run[index].partition, run[index].offset, reason)
-        offsets = [message.offset for index, message in enumerate(run) if index not in refused]
-        if offsets:
-            yield SentRun(run[0].partition, fence, offsets, rows, self._decoder.same_values)
+        for decoder, part in self._decoder.parts(run):
+            self._decoder = self._decoder if decoder.is_alone else decoder
+            rows, refused = decoder.decode(fence, part)
+            for index, reason in refused.items():
+                self._lack(part[index].partition, part[index].offset, reason)
+            offsets = [message.offset for index, message in enumerate(part) if index not in refused]
+            if offsets:
+                yield SentRun(part[0].partition, fence, offsets, rows, decoder.same_values)
 
     def finish(self, partitions: Iterable[int], *, is_alone: bool = True) -> AuditReport:
         """Return the report, when all `partitions` that have a fence were compared.

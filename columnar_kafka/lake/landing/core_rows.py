@@ -51,7 +51,7 @@ class CoreRows:
         """
 
         def row_at(index: int) -> tuple[Any, ...] | None:
-            return self.decoder.row(messages.message(index).value)
+            return self.decoder.row(messages.message(index))
 
         return take_rows(rows, messages.core, row_at, indices)
 

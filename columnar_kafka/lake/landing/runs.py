@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from columnar_kafka.lake.model import SourceMessage, SourcePartition
     from columnar_kafka.lake.plan import Placement
     from columnar_kafka.native import _core as core
+    from columnar_kafka.segment.headers import SegmentHeader
 
 __all__ = ["Run", "WaitingMessage", "WaitingRows", "WaitingRuns"]
 
@@ -29,6 +30,11 @@ class WaitingMessage(NamedTuple):
 
     placement: Placement
     message: SourceMessage
+
+    def under(self, header: Callable[[str, int], SegmentHeader]) -> WaitingMessage:
+        """Return it with another header, by its fence and offset."""
+        source, offset = self.placement.source, self.message.offset
+        return self._replace(placement=self.placement._replace(header=header(source.fence, offset)))
 
 
 class WaitingRows(NamedTuple):

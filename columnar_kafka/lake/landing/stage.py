@@ -7,8 +7,8 @@ plain messages to be decoded wait (see `runs`), and then go the way of a large s
 from __future__ import annotations
 
 import datetime
-from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from columnar_kafka.errors import SegmentError
@@ -16,8 +16,7 @@ from columnar_kafka.lake.aside.decoding import PlainDecoder
 from columnar_kafka.lake.aside.rules import Rules
 from columnar_kafka.lake.aside.set_aside import SetAside, land_staged
 from columnar_kafka.lake.landing.batch import Batch
-from columnar_kafka.lake.landing.core_rows import core_rows
-from columnar_kafka.lake.landing.growth import Growth
+from columnar_kafka.lake.landing.decoders import Decoders
 from columnar_kafka.lake.landing.guesses import Guesses
 from columnar_kafka.lake.landing.rewrite import Rewriter
 from columnar_kafka.lake.landing.runs import WaitingMessage, WaitingRuns
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from columnar_kafka.lake.aside.decoding import Decoding
+    from columnar_kafka.lake.aside.decoding import DecodedMessages
     from columnar_kafka.lake.landing.core_rows import CoreRows
     from columnar_kafka.lake.landing.rewrite import SegmentPart
     from columnar_kafka.lake.model import (
@@ -159,10 +158,7 @@ class Stager:
         self._guesses = Guesses(table)
         self._small = SmallSegments(self._rewriter, self._verified, self._fitting_as_it_is)
         decoding = self._rules.decoding
-        self._decoder = None if decoding is None else PlainDecoder(decoding)
-        self._growth = None if decoding is None or not decoding.grows else Growth(decoding, table)
-        self._core: CoreRows | None = None
-        self._may_have_core = True  # until it is known
+        self._plain = None if decoding is None else Decoders(decoding, table, self._fitting)
         self._waiting = WaitingRuns()
         self._decoded: dict[str, int] = {}  # see `StageResult`
 
@@ -198,9 +194,9 @@ class Stager:
 
     def _header(self, message: SourceMessage) -> SegmentHeader | None:
         """Return what the plan needs to know of a plain message that is to be decoded."""
-        if self._decoder is None or not message.is_plain:
+        if self._plain is None or not message.is_plain:
             return None
-        return self._decoder.header(self._planner.source(message).fence, message.offset)
+        return self._plain.decoder.header(self._planner.source(message).fence, message.offset)
 
     def add_plain(self, messages: PlainMessages) -> None:
         """Take plain messages, as `add` takes each of them.
@@ -208,19 +204,20 @@ class Stager:
         Raises:
             LakeError, OSError: as `stage`.
         """
-        source = self._planner.source(messages)
+        source, plain, start = self._planner.source(messages), self._plain, 0
         core = self._core_for(source, messages)
-        start = 0
         while start < len(messages):
-            if core is not None and core.decoder is not self._decoder:  # the table has grown
-                core = self._new_core()
+            if core is not None and plain is not None and core.decoder is not plain.decoder:
+                core = plain.core()  # the table has grown
             waits = self._waiting.has_messages(source)
-            if core is None or (waits and self._growth is not None):
+            if core is None or plain is None or (waits and plain.growth is not None):
                 self.add(messages.message(start))
                 start += 1
                 continue
             if waits:
                 self._land_run(source)
+                if core.decoder is not plain.decoder:
+                    continue
             header = core.decoder.header(source.fence, messages.core.offset(start))
             placement, stop = self._planner.place_plain(messages, start, header)
             if not placement.joins_run:
@@ -232,43 +229,42 @@ class Stager:
 
     def _core_for(self, source: SourcePartition, messages: PlainMessages) -> CoreRows | None:
         """Return what makes rows of these messages without a step for each, if they are usual."""
-        decoder = self._decoder
-        if decoder is None or self._set_aside.may_have(source):
+        plain = self._plain
+        if plain is None or self._set_aside.may_have(source):
             return None
         if not self._planner.takes_all(messages):
             return None
-        return self._new_core()
-
-    def _new_core(self) -> CoreRows | None:
-        decoder = self._decoder
-        if self._core is None and self._may_have_core and decoder is not None:
-            # Else messages that can be decoded are refused, each of them.
-            with suppress(UnlandableError):
-                fitting = self._fitting(decoder.fingerprint, decoder.schema)
-                self._core = core_rows(decoder, fitting)
-            self._may_have_core = self._core is not None
-        return self._core
+        if plain.decoder.waits_for_columns:  # the first message says some
+            for first, _ in plain.decoder.parts([messages.message(0)], plain.fits):
+                if not first.is_alone:
+                    self._decode_by(plain, first)
+        return plain.core_for(messages)
 
     def _fill(
         self, placement: Placement, messages: PlainMessages, indices: range, core: CoreRows
     ) -> None:
         """Have the core make rows of messages; what it leaves is decoded for itself."""
-        source, at = placement.source, indices.start
+        source, at, plain = placement.source, indices.start, self._plain
+        assert plain is not None
         while at < indices.stop:
             rows = self._waiting.rows(placement, lambda: core.begin(source.fence))
             at = core.append(rows, messages, range(at, indices.stop))
             if at < indices.stop:
-                together = rows.is_given_up or self._growth is not None
+                together = rows.is_given_up or plain.growth is not None
                 end = indices.stop if together else at + 1
                 left = [
                     core.waiting(placement, messages.message(index)) for index in range(at, end)
                 ]
-                if self._growth is not None:  # what comes after them tells more columns
+                if plain.growth is not None:  # what comes after them tells more columns
                     self._land_run(source)
                     for waiting in left:
                         self._waiting.add(*waiting)
                 else:
-                    self._land_messages(source, left, core.decoder)
+                    self._land_messages(source, left, plain)
+                    if core.decoder is not plain.decoder:  # what follows comes before it grew
+                        for index in range(end, indices.stop):
+                            self._waiting.add(*core.waiting(placement, messages.message(index)))
+                        end = indices.stop
                 at = end
         self._waiting.measure(source)
         if (largest := self._waiting.too_large()) is not None:
@@ -286,12 +282,11 @@ class Stager:
         """Write the run of a partition, if it has one, and set aside what cannot land."""
         if (run := self._waiting.take(source)) is None:
             return
-        if run.rows is not None:
-            assert self._decoder is not None
-            self._write_rows(*run.rows, self._decoder)
-        elif run.messages[0].placement.is_plain:
-            assert self._decoder is not None
-            self._land_messages(source, run.messages, self._decoder)
+        plain = self._plain
+        if run.rows is not None and plain is not None:
+            self._write_rows(*run.rows, plain)
+        elif run.messages[0].placement.is_plain and plain is not None:
+            self._land_messages(source, run.messages, plain)
         else:
             for row_group in self._small.row_groups(run.messages):
                 self._write(*row_group)
@@ -333,58 +328,73 @@ class Stager:
         return self._fitting(name, schema)
 
     def _land_messages(
-        self, source: SourcePartition, messages: Sequence[WaitingMessage], decoder: PlainDecoder
+        self, source: SourcePartition, messages: Sequence[WaitingMessage], plain: Decoders
     ) -> None:
-        """Write plain messages after what waits of their partition, and set aside the others."""
+        """Write plain messages after what waits of their partition, and set aside the others.
+
+        Those whose columns contradict the ones before them are in files of their own.
+        """
+        left = iter(messages)
         sent = [waiting.message for waiting in messages]
-        rows, refused = decoder.decode(source.fence, sent)
-        if self._growth is not None and (wider := self._growth.after(rows)) is not None:
-            decoder = self._decode_by(wider)
-            rows, refused = decoder.decode(source.fence, sent)
+        for of_part, part in plain.decoder.parts(sent, plain.fits):
+            decoder = of_part
+            if decoder.is_alone:
+                self._land_run(source)
+                self._end_file(source)
+            elif decoder is not plain.decoder:
+                self._decode_by(plain, decoder)
+            decoded = decoder.decode(source.fence, part)
+            if plain.growth is not None and (wider := plain.growth.after(decoded.rows)) is not None:
+                decoder = PlainDecoder(wider)
+                self._decode_by(plain, decoder)
+                decoded = decoder.decode(source.fence, part)
+            self._land_decoded(list(islice(left, len(part))), decoder, decoded)
+            if decoder.is_alone:
+                self._end_file(source)
+
+    def _land_decoded(
+        self, messages: Sequence[WaitingMessage], decoder: PlainDecoder, decoded: DecodedMessages
+    ) -> None:
+        """Write the rows of messages, and set aside those that were refused, or do not fit."""
+        source, plain = messages[0].placement.source, self._plain
+        assert plain is not None
         if messages[0].placement.header.schema != decoder.fingerprint:  # they came before it grew
-            headers = [decoder.header(source.fence, message.offset) for message in sent]
-            messages = [
-                WaitingMessage(waiting.placement._replace(header=header), waiting.message)
-                for waiting, header in zip(messages, headers, strict=True)
-            ]
-        for index, reason in refused.items():
+            messages = [waiting.under(decoder.header) for waiting in messages]
+        for index, reason in decoded.refused.items():
             self._refuse_plain(messages[index].message, reason)
-        good = [waiting for index, waiting in enumerate(messages) if index not in refused]
+        good = [waiting for index, waiting in enumerate(messages) if index not in decoded.refused]
         if not good:
             return
         self._land_run(source)
         try:
-            fitting = self._fitting(decoder.fingerprint, decoder.schema)
+            fitting = plain.fitting(decoder)
         except UnlandableError as error:
             for waiting in good:
                 self._refuse_plain(waiting.message, error.reason)
         else:
-            self._write_run(good, rows, fitting)
+            self._write_run(good, decoded.rows, fitting)
 
-    def _decode_by(self, decoding: Decoding) -> PlainDecoder:
+    def _decode_by(self, plain: Decoders, decoder: PlainDecoder) -> None:
         """Decode in this way from now on, in files of its own if there are other columns."""
         for source in self._waiting.sources():
             if self._waiting.has_rows(source):
                 self._land_run(source)
-        before, self._decoder = self._decoder, PlainDecoder(decoding)
-        if before is None or before.fingerprint != self._decoder.fingerprint:
+        if plain.lead(decoder):
             for source in list(self._open):
                 self._end_file(source)
-        self._growth = self._core = None
-        self._may_have_core = True
-        return self._decoder
 
-    def _write_rows(self, place: Placement, rows: core.PlainBatch, decoder: PlainDecoder) -> None:
+    def _write_rows(self, place: Placement, rows: core.PlainBatch, plain: Decoders) -> None:
         """Write rows that the core has made, if there are any."""
-        if not len(rows) or self._core is None:
+        core, decoder = plain.core(), plain.decoder
+        if not len(rows) or core is None:
             return
+        fence = place.source.fence
         first, last = (
-            place._replace(offset=offset, header=decoder.header(place.source.fence, offset))
+            place._replace(offset=offset, header=decoder.header(fence, offset))
             for offset in (rows.first, rows.last)
         )
-        placed = Placed(first, last, len(rows), rows.digests)
-        fitting = self._fitting(decoder.fingerprint, decoder.schema)
-        self._write(placed, decoder.schema, fitting, [self._core.encoded(rows)], may_share=True)
+        placed, fitting = Placed(first, last, len(rows), rows.digests), plain.fitting(decoder)
+        self._write(placed, decoder.schema, fitting, [core.encoded(rows)], may_share=True)
 
     def _write_run(self, run: Sequence[WaitingMessage], rows: pa.Table, fitting: Fitting) -> None:
         """Write decoded rows together, or else each half of them: one bad row spoils no other."""

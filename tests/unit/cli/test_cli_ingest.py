@@ -402,6 +402,14 @@ def test_a_schema_that_is_guessed_is_shown_once_and_replayed_and_verified(
             ("--plain-format", "json", "--plain-schema", "{root}/no.json"),
             "JSON Schema #: a row is an object with properties",
         ),
+        (("--registry-key", "timeout=3"), "need a format and a schema"),
+        (("--registry", "ftp://x"), "the settings of the registry: Invalid url ftp://x"),
+        (("--registry", "http://h", "--registry-key", "x=secret"), "Unrecognized properties: x"),
+        (
+            ("--registry", "http://h", "--plain-format", "avro", "--plain-schema", "{root}/t.avsc"),
+            "registry is set, which has all of the schemas: leave plain-format out",
+        ),
+        (("--registry", "http://h"), "only decode takes"),
     ],
 )
 def test_options_of_decoding_that_contradict_are_a_usage_error(
@@ -413,6 +421,7 @@ def test_options_of_decoding_that_contradict_are_a_usage_error(
     result = invoke(*INGEST, str(tmp_path / "lake"), *chosen)
     output = " ".join(result.output.replace("│", " ").split())
     assert (result.exit_code, told in output) == (2, True), output
+    assert "secret" not in output
 
 
 def test_rules_that_do_not_fit_are_a_usage_error(tmp_path: Path) -> None:

@@ -161,6 +161,23 @@ def test_plain_messages_can_be_decoded() -> None:
     assert (decoding.format, decoding.schema_id) == ("avro", 7)
 
 
+def test_a_registry_can_have_the_schemas_of_plain_messages() -> None:
+    keys = {"table.registry.key.basic.auth.user.info": "user:secret"}
+    options = {"path": "/lake", "table.plain": "decode", **keys}
+    schema = columns(*NEEDED, *IDS, "key", "timestamp")
+    with pytest.raises(ConfigError, match=r'option "table\.registry" is missing'):
+        spark_sink.LakeSink(options).writer(schema, overwrite=False)
+    options["table.registry"] = "http://user@registry:8081"
+    settings = spark_sink.LakeSink(options).writer(schema, overwrite=False).settings
+    decoding = pickle.loads(pickle.dumps(settings)).rules.decoding
+    assert dict(decoding.registry) == {
+        "url": "http://user@registry:8081",
+        "basic.auth.user.info": "user:secret",
+        "max.retries": 10,
+    }
+    assert "secret" not in repr(settings)
+
+
 def test_the_schema_of_plain_messages_is_decided_by_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
