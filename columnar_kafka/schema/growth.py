@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.canonical import children, type_name
-from columnar_kafka.schema.unions import branch_of
+from columnar_kafka.schema.unions import BRANCH, branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,9 +65,14 @@ def _merged_field(one: pa.Field, other: pa.Field, path: str) -> pa.Field:
                 f"field {path!r} is {_shown(one)} and {_shown(other)}, and neither is a wider form"
             )
         one, other = other, one
-    return pa.field(
-        other.name, _merged_type(one.type, other.type, path), one.nullable or other.nullable
-    )
+    if branch_of(one) != branch_of(other):
+        raise SchemaError(
+            f"field {path!r} is the branch {branch_of(one)!r} of a union, and {branch_of(other)!r}: "
+            "a union's branches keep their order"
+        )
+    arrow = _merged_type(one.type, other.type, path)
+    metadata = None if branch_of(other) is None else {BRANCH: (other.metadata or {})[BRANCH]}
+    return pa.field(other.name, arrow, one.nullable or other.nullable, metadata)
 
 
 def _merged_type(narrow: pa.DataType, wide: pa.DataType, path: str) -> pa.DataType:
