@@ -67,8 +67,8 @@ def _merged_field(one: pa.Field, other: pa.Field, path: str) -> pa.Field:
         one, other = other, one
     if branch_of(one) != branch_of(other):
         raise SchemaError(
-            f"field {path!r} is the branch {branch_of(one)!r} of a union, and {branch_of(other)!r}: "
-            "a union's branches keep their order"
+            f"field {path!r} is the branch {branch_of(one)!r} of a union, and "
+            f"{branch_of(other)!r}: a union's branches keep their order"
         )
     arrow = _merged_type(one.type, other.type, path)
     metadata = None if branch_of(other) is None else {BRANCH: (other.metadata or {})[BRANCH]}
