@@ -368,10 +368,10 @@ def test_a_registry_that_is_down_fails_what_is_new_by_itself(kafka, producer) ->
     for topic, schema in ("new", POINT), ("t", GROWN):
         with pytest.raises(RegistryError) as raised:
             producer.set_schema(topic, schema, registry=down)
-        assert str(raised.value).startswith(
-            f"the registry at http://127.0.0.1:9 was asked for the subject of topic {topic!r}: "
-            "ConnectError: "
-        )
+        asked, _, error = str(raised.value).partition(": ")
+        assert asked.startswith("the registry at http://127.0.0.1:9 was asked ")
+        assert f"'{topic}" in asked
+        assert error.startswith("ConnectError: ")
         assert raised.value.kafka_error.code() == KafkaError._TRANSPORT
     producer.produce("t", {"x": 1})
     producer.flush()
