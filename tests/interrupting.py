@@ -102,7 +102,9 @@ def _instructions(code: CodeType) -> bytes:
 
 @cache
 def _calls(code: CodeType, at: int, name: str) -> bool:
-    """Say whether an instruction calls a function by its name, or a lambda."""
+    """Say whether an instruction calls a function by its name, or a lambda, in its own frame."""
+    if sys.version_info < (3, 11):
+        return False
     line, end, column, end_column = list(code.co_positions())[at // 2]
     assert None not in {line, end, column, end_column}
     lines = [linecache.getline(code.co_filename, n) for n in range(line or 0, (end or 0) + 1)]

@@ -188,6 +188,8 @@ def _arrow_filter(question: Question) -> pc.Expression:
 
 _TAKES_NULLS_FOR_VALUES = duckdb.__version__ == "2.0.0"
 """In a text column of a file with one value and nulls, whoever wrote it."""
+_COMPARES_IN_PYARROW = int(duckdb.__version__.partition(".")[0]) < 2
+"""What it asks of a dataset: then NaN is no longer greater than every number."""
 
 
 def duckdb_engine(source: Any) -> Answer:
@@ -201,6 +203,9 @@ def duckdb_engine(source: Any) -> Answer:
 
     def answer(question: Question) -> int | None:
         if reads_files and question.asked in (NULL, VALID) and _TAKES_NULLS_FOR_VALUES:
+            return None
+        compares = question.is_comparison and pa.types.is_floating(question.kind)
+        if not reads_files and compares and _COMPARES_IN_PYARROW:
             return None
         place = ".".join(['"' + part.replace('"', '""') + '"' for part in question.path])
         condition = _condition(place, question, lambda value: _duckdb_literal(value, question.kind))

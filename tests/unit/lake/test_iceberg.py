@@ -13,6 +13,7 @@ import pytest
 from lakes import (
     FENCE,
     GENERATIONS,
+    POLARS_READS_ALL,
     IcebergLake,
     audit,
     by_polars,
@@ -255,10 +256,11 @@ def test_times_in_any_zone_are_instants(
     def check() -> None:
         landed = lake.read().drop_columns("_kafka")
         assert landed.to_pylist() == 3 * data.to_pylist()
-        later = lake.load().scan(row_filter="at > '2024-07-02T03:04:05.6+00:00'").to_arrow()
+        later = lake.load().scan(row_filter="at > '2024-07-02T03:04:05.600+00:00'").to_arrow()
         assert later["n"].to_pylist() == [1, 1, 1]
         assert lake.load().scan(row_filter="at > '2024-07-02T03:04:06+00:00'").count() == 0
-        assert by_polars(pl.scan_iceberg(lake.load()))["at"].to_list() == 3 * [when, None]
+        if POLARS_READS_ALL:
+            assert by_polars(pl.scan_iceberg(lake.load()))["at"].to_list() == 3 * [when, None]
         assert audit(lake, messages).findings == []
 
     check()
