@@ -27,7 +27,7 @@ from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS, registered_rows
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.leading import led_by
-from columnar_kafka.segment.headers import SegmentHeader, header_pairs
+from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -272,11 +272,7 @@ class PlainDecoder:
     def may_be_native(self, messages: PlainMessages) -> bool:
         """Whether the native core may decode messages by their values alone."""
         header = self._rows.id_header
-        return header is None or not any(
-            name == header
-            for index in range(len(messages))
-            for name, _ in header_pairs(messages.message(index).headers)
-        )
+        return header is None or not messages.core.has_header(header)
 
     def native(self) -> tuple[core.PlainFormat, core.Encoder]:
         """Return what decodes values in the native core, and what encodes their rows.
