@@ -9,14 +9,13 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import hidden
 from columnar_kafka.errors import ColumnarError, ConfigError, RegistryError, SchemaError
 from columnar_kafka.plain.registry_client import RegistryClient, avro_serializer, context, parsed
 from columnar_kafka.schema import RecordSchema
@@ -24,7 +23,7 @@ from columnar_kafka.schema.avro import record_of_list, with_types
 from columnar_kafka.schema.to_avro import faithful_avro
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Registration", "Registries"]
 
@@ -85,8 +84,7 @@ class Registries:
                 if given is registry or given == registry:
                     return client
             client = RegistryClient(registry)
-            kept = Hidden(registry) if isinstance(registry, Mapping) else registry
-            self._clients.append((kept, client))
+            self._clients.append((hidden(registry), client))
             return client
 
 

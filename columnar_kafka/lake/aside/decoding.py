@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import hidden
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.kept_columns import kept_columns
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
@@ -164,8 +164,7 @@ class Decoding:
 
     def _check_registry(self) -> None:
         """Check the settings, and hide them in texts."""
-        if isinstance(self.registry, Mapping):
-            object.__setattr__(self, "registry", Hidden(self.registry))
+        object.__setattr__(self, "registry", hidden(self.registry))
         if (self.format, self.schema, self.schema_id, self.lenient) != ("", None, None, None):
             raise ConfigError(
                 "a registry has the schema of each message: leave out format, schema, schema id "
