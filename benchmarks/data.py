@@ -34,7 +34,7 @@ class Dataset:
     """Rows of one kind. `rows` is what a round sends, at most 100,000."""
 
     name: str
-    avro: dict[str, Any]
+    avro: Any
     make: Callable[[int], list[Row]]
     key: Callable[[Row], str | None]
     rows: int
@@ -207,6 +207,45 @@ _ORDER: Final = _struct(
     paid="boolean",
 )
 
+_EVENTS: Final = [
+    _struct(
+        "Placed", id="long", customer="string", total="double", skus=_ORDER["fields"][4]["type"]
+    ),
+    _struct("Paid", id="long", at="long", method="string", of=["long", "string"]),
+    _struct("Shipped", id="long", at="long", carrier="string", country="string", weight="double"),
+]
+
+
+def _events(rows: int) -> list[Row]:
+    chance = random.Random(5)
+    below, choice = chance.randrange, chance.choice
+    skus = [f"SKU-{number:05}" for number in range(2_000)]
+
+    def event(place: int) -> Row:
+        order, at = place // 3, _BASE_MS + place * 37
+        if place % 3 == 0:
+            total = round(chance.random() * 500, 2)
+            some = [choice(skus) for _ in range(below(1, 4))]
+            return {"id": order, "customer": f"name {below(50_000)}", "total": total, "skus": some}
+        if place % 3 == 1:
+            of = below(10**9) if place % 2 else f"voucher {below(1000)}"
+            return {"id": order, "at": at, "method": choice(_METHODS), "of": of}
+        country, weight = choice(_COUNTRIES), round(chance.random() * 30, 1)
+        return {
+            "id": order,
+            "at": at,
+            "carrier": choice(_CARRIERS),
+            "country": country,
+            "weight": weight,
+        }
+
+    return list(map(event, range(rows)))
+
+
+_METHODS: Final = ["card", "cash", "transfer", "voucher"]
+_CARRIERS: Final = ["DHL", "UPS", "post"]
+_COUNTRIES: Final = ["DE", "FR", "IT", "NO", "PL", "US"]
+
 _WIDE_INTS, _WIDE_FLOATS, _WIDE_WORDS, _WIDE_IDS, _WIDE_FLAGS = (
     [f"{kind}{number:03}" for number in range(*span)]
     for kind, span in (("i", (90,)), ("f", (50,)), ("s", (40,)), ("s", (40, 50)), ("b", (10,)))
@@ -267,4 +306,6 @@ def load(name: str) -> Dataset:
         return Dataset(name, _ORDER, _nested, lambda row: row["customer"]["city"], 50_000)
     if name == "wide":
         return Dataset(name, _wide_avro(), _wide, lambda row: row["s001"], 5_000, 1_000)
+    if name == "events":
+        return Dataset(name, _EVENTS, _events, lambda row: str(row["id"]), 60_000)
     raise KeyError(name)

@@ -70,7 +70,7 @@ def ours(name: str, rows: int) -> tuple[Callable[[], Any], Callable[[], Any], by
     of_file = native.core.File.open(file, checksum, LIMIT).schema(columns)
 
     def read() -> None:
-        records = native.core.File.open(file, checksum, LIMIT).read(of_file, 0, LIMIT, LIMIT)
+        records = native.core.File.open(file, checksum, LIMIT).read(of_file, 0, LIMIT, LIMIT, False)
         assert len(records) == rows
 
     return lambda: encoder.encode(block, "3fa0c1-1", {}), read, file

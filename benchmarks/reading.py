@@ -41,15 +41,18 @@ class Reading:
 
     def check(self, topic: str, way: str) -> None:
         """Compare what is read with the rows that were sent. Raises UnequalError."""
-        names = [field["name"] for field in self._data.avro["fields"]]
         to_rows = {
-            TABLES: lambda table: table.select(names).to_pylist(maps_as_pydicts="strict"),
+            TABLES: self._rows_of_table,
             POLL_BYTES: lambda values: map(self._competitor.decode, values),
             CONSUME_BYTES: lambda values: map(self._competitor.decode, values),
         }.get(way, iter)
         read = Digest(row for some in self._some(topic, way) for row in to_rows(some))
         self._consumer.unassign()
         Digest(self._data.block(self._rows, fresh=False)).compare(read, f"{topic}, {way}")
+
+    def _rows_of_table(self, table: Any) -> Any:
+        names = [field["name"] for field in self._data.avro["fields"]]
+        return table.select(names).to_pylist(maps_as_pydicts="strict")
 
     def _some(self, topic: str, way: str) -> Iterator[Any]:
         self._competitor.assign(self._consumer, topic)

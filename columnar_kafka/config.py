@@ -13,6 +13,7 @@ from columnar_kafka.position import MAX_ROWS
 __all__ = [
     "ENCODINGS",
     "METADATA_MEMBERS",
+    "READ_FORMATS",
     "VALUE_FORMATS",
     "Arguments",
     "Config",
@@ -31,6 +32,7 @@ __all__ = [
 METADATA_MEMBERS: Final = ("id", "key", "timestamp", "headers")
 ENCODINGS: Final = ("none", "parquet")
 VALUE_FORMATS: Final = ("rows", "json", "avro")
+READ_FORMATS: Final = (*VALUE_FORMATS, "named-rows")
 
 T = TypeVar("T")
 Config = Mapping[str, Any]

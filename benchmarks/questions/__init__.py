@@ -18,6 +18,7 @@ NAMES: Final = (
     "size",
     "consume",
     "bytes_out",
+    "unions",
     "low_rate",
     "small",
     "plain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -13,11 +13,16 @@ from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns.layouts import as_lists
 from columnar_kafka.columns.older_arrow import HAS_FAST_PYLIST, HAS_HALF_FLOATS
 from columnar_kafka.runtime.interruptions import raise_if_once
+from columnar_kafka.schema.unions import branches, is_union, is_union_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["DictionaryValues", "dictionary_values", "has_map", "to_rows", "to_values"]
+__all__ = ["DictionaryValues", "Unions", "dictionary_values", "has_map", "to_rows", "to_values"]
+
+Unions = Literal["values", "named", "members"]
+"""What a union is: the value of its branch, of a record with its name, ``(name, record)``, as
+fastavro's `return_record_name` has it; or the record of its members."""
 
 DictionaryValues = Mapping[str, list[Any]]
 """The values of each dictionary column by its name, with None added as the last."""
@@ -27,8 +32,10 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def to_rows(
-    batch: pa.RecordBatch, dictionaries: DictionaryValues = _NO_DICTIONARIES
-) -> list[dict[str, Any]]:
+    batch: pa.RecordBatch,
+    dictionaries: DictionaryValues = _NO_DICTIONARIES,
+    unions: Unions = "values",
+) -> list[Any]:
     """Return the rows of `batch` as dicts; maps are dicts too, and UTC times have Python's `utc`.
 
     A time for which Python has no exact object is a number, which `produce` accepts as well.
@@ -36,15 +43,18 @@ def to_rows(
     Args:
         batch: the columns.
         dictionaries: the values of dictionary columns; other columns need none.
+        unions: what they are.
 
     Raises:
         ValueError: a map holds the same key twice.
     """
     names = batch.schema.names
     columns = [
-        _look_up(column, dictionaries[name]) if name in dictionaries else to_values(column)
+        _look_up(column, dictionaries[name]) if name in dictionaries else to_values(column, unions)
         for name, column in zip(names, batch.columns, strict=True)
     ]
+    if unions != "members" and is_union_of_rows(batch.schema):
+        return _of_branches(batch.schema, columns, unions)
     return _records(names, columns)
 
 
@@ -69,7 +79,23 @@ def _records(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[st
     return list(map(dict, map(zip, repeat(names), zip(*columns, strict=True))))
 
 
-def to_values(column: pa.Array) -> list[Any]:
+def _of_branches(
+    members: Iterable[pa.Field], columns: Sequence[list[Any]], unions: Unions
+) -> list[Any]:
+    """Return a union's values, of those of its members."""
+    if unions == "named":
+        fields = list(members)
+        columns = [
+            [value if value is None else (name, value) for value in column]
+            if pa.types.is_struct(field.type)
+            else column
+            for name, field, column in zip(branches(fields) or (), fields, columns, strict=True)
+        ]
+    rows = zip(*columns, strict=True)
+    return [next((value for value in row if value is not None), None) for row in rows]
+
+
+def to_values(column: pa.Array, unions: Unions = "values") -> list[Any]:
     """Return a column's values as `to_rows` does; several times faster than pyarrow is for some.
 
     Raises:
@@ -82,38 +108,43 @@ def to_values(column: pa.Array) -> list[Any]:
         return _look_up(encoded, [*_times(encoded.dictionary), None])
     if not HAS_HALF_FLOATS and pa.types.is_float16(arrow):
         column = column.cast(pa.float64())
-    if not pa.types.is_nested(arrow) or (HAS_FAST_PYLIST and not _has_times_or_maps(arrow)):
+    if not pa.types.is_nested(arrow) or (HAS_FAST_PYLIST and not _has_own_objects(arrow)):
         return list(column.to_pylist())
     if pa.types.is_struct(arrow):
-        return _structs(column)
+        return _structs(column, unions)
     if pa.types.is_map(arrow):
-        return _maps(column)
-    items = iter(to_values(column.flatten()))
+        return _maps(column, unions)
+    items = iter(to_values(column.flatten(), unions))
     return [None if n is None else list(islice(items, n)) for n in _lengths(column)]
 
 
-def _has_times_or_maps(arrow: pa.DataType) -> bool:
+def _has_own_objects(arrow: pa.DataType) -> bool:
     """Say whether pyarrow is slow with a type, or has other objects for it than `to_rows`."""
     return (
         pa.types.is_temporal(arrow)
         or pa.types.is_map(arrow)
-        or any(_has_times_or_maps(arrow.field(i).type) for i in range(arrow.num_fields))
+        or is_union(arrow)
+        or any(_has_own_objects(arrow.field(i).type) for i in range(arrow.num_fields))
     )
 
 
-def _structs(column: pa.StructArray) -> list[Any]:
-    names = [field.name for field in column.type]
-    rows = _records(names, [to_values(column.field(i)) for i in range(len(names))])
+def _structs(column: pa.StructArray, unions: Unions) -> list[Any]:
+    arrow = column.type
+    parts = [to_values(column.field(i), unions) for i in range(arrow.num_fields)]
+    if unions != "members" and is_union(arrow):
+        rows = _of_branches(arrow, parts, unions)
+    else:
+        rows = _records([field.name for field in arrow], parts)
     if not column.null_count:
         return rows
     valid = column.is_valid().to_pylist()
     return [row if is_valid else None for row, is_valid in zip(rows, valid, strict=True)]
 
 
-def _maps(column: pa.MapArray) -> list[Any]:
+def _maps(column: pa.MapArray, unions: Unions) -> list[Any]:
     lists = as_lists(column)
     entries = lists.flatten()
-    pairs = zip(to_values(entries.field(0)), to_values(entries.field(1)), strict=True)
+    pairs = zip(to_values(entries.field(0)), to_values(entries.field(1), unions), strict=True)
     lengths = _lengths(lists)
     rows = [None if n is None else dict(islice(pairs, n)) for n in lengths]
     if any(row is not None and len(row) < n for row, n in zip(rows, lengths, strict=True)):

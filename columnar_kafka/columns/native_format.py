@@ -14,6 +14,7 @@ from columnar_kafka.columns.decoded_size import MOST_DECODED, written_sizes
 from columnar_kafka.columns.range_checks import DECIMAL_DIGITS, has_distinct_keys
 from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -96,7 +97,7 @@ def _described(field: pa.Field, path: str, symbols: Mapping[str, Collection[str]
         children = (_described(arrow.value_field, f"{path}.item", symbols),)
     else:
         name, details = _leaf(arrow, path, symbols.get(path))
-    return field.name, field.nullable, name, details, children
+    return field.name, field.nullable, name, details, children, branch_of(field)
 
 
 def _leaf(arrow: pa.DataType, path: str, symbols: Collection[str] | None) -> tuple[str, Any]:

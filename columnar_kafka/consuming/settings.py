@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from columnar_kafka.config import (
     ENCODINGS,
-    VALUE_FORMATS,
+    READ_FORMATS,
     Config,
     ConfigReader,
     ReadOptions,
@@ -72,7 +72,7 @@ class ConsumerConfig(NamedTuple):
             encoding=read.own("columnar.encoding", "none", choice(*ENCODINGS)),
             raw=read.own("fetch.raw.bytes", False, boolean),
             isolated=read.own("columnar.decode", "inline", choice(*DECODES)) == "isolated",
-            value_format=read.own("columnar.value.format", "rows", choice(*VALUE_FORMATS)),
+            value_format=read.own("columnar.value.format", "rows", choice(*READ_FORMATS)),
             read_options=ReadOptions.parse(read),
             auto_commit=read.shared(("enable.auto.commit",), True, boolean),
             auto_commit_interval=read.shared(

@@ -9,8 +9,9 @@ from typing_extensions import Self  # noqa: TID253 - only type checkers read a s
 
 _Table = TypeVar("_Table")
 
-# A field: its name, whether it may be null, the name of its type, details, and its children.
-Described: TypeAlias = tuple[str, bool, str, Any, tuple[Described, ...]]
+# A field: its name, whether it may be null, the name of its type, details, its children, and the
+# name of the branch of a union that it is.
+Described: TypeAlias = tuple[str, bool, str, Any, tuple[Described, ...], str | None]
 
 class RowFormat:
     def __new__(
@@ -255,7 +256,7 @@ class File:
     def metadata(self) -> list[tuple[bytes, bytes]]: ...
     def schema(self, columns: Sequence[Described]) -> FileSchema | None: ...
     def read(
-        self, schema: FileSchema, start: int, max_values: int, max_bytes: int
+        self, schema: FileSchema, start: int, max_values: int, max_bytes: int, named: bool
     ) -> RecordReader | None: ...
     def read_json(
         self, schema: JsonSchema, start: int, max_values: int, max_bytes: int

@@ -18,6 +18,8 @@ from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.avro import record_of_list
 from columnar_kafka.schema.avro_encoding import described
+from columnar_kafka.schema.avro_members import with_members
+from columnar_kafka.schema.avro_names import INNER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -50,7 +52,8 @@ class Avro:
 
         Args:
             schema: a record or any other type, as JSON text or parsed. A list of one record and
-                the types that it uses is that record, as in `Producer.set_schema`.
+                the types that it uses is that record, as in `Producer.set_schema`; any other list
+                is a union.
             schema_id: the registry's id of the schema, if values begin with Confluent's five bytes.
                 A value with another id is an error, because its schema may differ.
 
@@ -71,7 +74,8 @@ class Avro:
         self.prefix = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
         # Logical types stay numbers: Python's own dates and times end with the year 9999.
         numbers = _rewritten(outer, {}, _LOGICAL)
-        self._parsed = _choosing(fastavro.parse_schema(numbers))
+        members = with_members(fastavro.parse_schema(outer, _write_hint=False))
+        self._parsed = _choosing(fastavro.parse_schema(_rewritten(members, {}, _LOGICAL)))
         ends = [*fields, {"name": _WHOLE, "type": "string"}]
         self._read = _pyruhvro() if _is_fast(loaded) else None
         self._numbers = self._type if self._read is None else _arrow_type(numbers)
@@ -94,12 +98,12 @@ class Avro:
 
     @property
     def fields(self) -> list[AvroType]:
-        """The types of the record's fields, for the native core. It must be a record."""
+        """The types of the columns, for the native core: of a record, or a union of records."""
         import fastavro  # noqa: PLC0415 - as above
 
         expanded: Any = fastavro.parse_schema(self._outer, expand=True, _write_hint=False)
         name, fields = described(expanded["fields"][0]["type"])
-        assert name == "record"
+        assert name in ("record", "union")
         return list(fields)
 
     def _quickly(self, read_all: _Reader, values: Sequence[bytes]) -> pa.Array:
@@ -119,6 +123,8 @@ class Avro:
 
     def read_one(self, value: bytes) -> Any:
         """Return one value with fastavro, without a prefix; times and dates are numbers.
+
+        A union is a dict of the member that its branch has, unless it is one column.
 
         Raises:
             ValueError: it is no value of the schema.
@@ -199,7 +205,7 @@ def _rewritten(avro: Any, types: Mapping[str, str], logical: Collection[str]) ->
         return [_rewritten(item, types, logical) for item in avro]
     if isinstance(avro, dict):
         return {
-            key: _rewritten(value, types, logical) if key in _INNER else value
+            key: _rewritten(value, types, logical) if key in INNER else value
             for key, value in avro.items()
             if key != "logicalType" or (isinstance(value, str) and value not in logical)
         }
@@ -227,9 +233,6 @@ def _choosing(parsed: Any) -> Any:
     if isinstance(parsed, dict):
         return {key: _choosing(value) for key, value in parsed.items()}
     return parsed
-
-
-_INNER: Final = ("type", "items", "values", "fields")
 
 
 @cache

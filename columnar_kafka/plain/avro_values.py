@@ -16,6 +16,7 @@ from columnar_kafka.errors import SegmentError
 from columnar_kafka.plain.json_leaves import PER_SECOND
 from columnar_kafka.schema import KAFKA_COLUMN
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import is_union, is_union_of_rows
 from columnar_kafka.segment.avro_layout import AvroLayout
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ _Write = Callable[[Any], bytes]
 
 
 class AvroValues:
-    """Makes the datums of rows of some columns, as `columns_to_rows.to_rows` returns them."""
+    """Makes the datums of rows of some columns, as `columns_to_rows.to_rows` returns them.
+
+    Unions are members there.
+    """
 
     def __init__(
         self, columns: Iterable[pa.Field], types: Sequence[AvroType], header: bytes, most: int
@@ -47,7 +51,7 @@ class AvroValues:
         """
         self._header = header
         self._most = most
-        self._write = _record(columns, types)
+        self._write = _rows(list(columns), types)
 
     @classmethod
     def of(cls, columns: pa.Schema, said: Mapping[bytes, bytes], most: int) -> AvroValues:
@@ -77,6 +81,12 @@ class AvroValues:
         return datum
 
 
+def _rows(columns: Sequence[pa.Field], types: Sequence[AvroType]) -> _Write:
+    if is_union_of_rows(columns):
+        return _union(columns, range(len(columns)), types)
+    return _record(columns, types)
+
+
 def _record(columns: Iterable[pa.Field], types: Sequence[AvroType]) -> _Write:
     parts = [
         (field.name, _writer(field.type, avro)) for field, avro in zip(columns, types, strict=True)
@@ -90,12 +100,32 @@ def _writer(arrow: pa.DataType, avro: AvroType) -> _Write:
         return _typed(arrow, avro)
     index = {name: place for place, (name, _) in enumerate(avro[1])}
     null = _long(index["null"]) if "null" in index else None
+    if is_union(arrow):
+        places = [place for place, (name, _) in enumerate(avro[1]) if name != "null"]
+        write = _union(list(arrow), places, [avro[1][place] for place in places])
+        return lambda value: null if value is None and null is not None else write(value)
     branches = [
         (_long(place), _typed(arrow, branch))
         for place, branch in enumerate(avro[1])
         if branch[0] != "null"
     ]
     return lambda value: _branch(value, null, branches)
+
+
+def _union(members: Sequence[pa.Field], places: Iterable[int], types: Sequence[AvroType]) -> _Write:
+    """Return what writes the member of a union that is not null; others may be missing."""
+    parts = [
+        (member.name, _long(place), _typed(member.type, avro))
+        for member, place, avro in zip(members, places, types, strict=True)
+    ]
+
+    def write(row: Mapping[str, Any]) -> bytes:
+        for name, place, write_value in parts:
+            if (value := row.get(name)) is not None:
+                return place + write_value(value)
+        raise ValueError("no branch of a union has a value")
+
+    return write
 
 
 def _branch(value: Any, null: bytes | None, branches: Sequence[tuple[bytes, _Write]]) -> bytes:

@@ -22,6 +22,7 @@ from columnar_kafka.plain.json_text import exact, refuse_constant, text_of
 from columnar_kafka.plain.rows import RowsOneByOne
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import refuse_unions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ class JsonRows(RowsOneByOne):
 
     def __init__(self, schema: Any, schema_id: int | None = None) -> None:
         super().__init__(RecordSchema.parse(schema))
+        refuse_unions(self.columns, "JSON")
         self._is_exact = bool(self.records.json_texts) or any(
             map(_has_decimals, self.columns.types)
         )

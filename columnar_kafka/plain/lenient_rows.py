@@ -25,6 +25,7 @@ from columnar_kafka.plain.restoring import restored
 from columnar_kafka.plain.rows import RowsOneByOne
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import refuse_unions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,6 +52,7 @@ class LenientRows(RowsOneByOne):
 
     def __init__(self, schema: Any, lenient: Lenient) -> None:
         records = RecordSchema.parse(schema)
+        refuse_unions(records.arrow, "JSON")
         super().__init__(with_rest(records, lenient.rest_column) if lenient.has_rest else records)
         self._lenient = lenient
         self._row = Fits(records, lenient).record(list(records.arrow), "")

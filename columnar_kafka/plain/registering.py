@@ -210,9 +210,7 @@ class Registration:
             return self._schema
         if isinstance(self._schema, str) and _parsed(self._schema) == given.avro:
             return self._schema
-        return json.dumps(
-            {name: part for name, part in given.avro.items() if not name.startswith("__")}
-        )  # fastavro puts such parts into what it has parsed
+        return json.dumps(_unmarked(given.avro))
 
     def _avro_of(self, schema: Any) -> Any:
         """Return a schema of a registry with those that it refers to inside it."""
@@ -244,6 +242,15 @@ class Registration:
             if not self._asking.has_begun:  # then options are wrong
                 raise
             raise self._registry.refusal(str(self._asking), error) from error
+
+
+def _unmarked(avro: Any) -> Any:
+    """Return a schema without what fastavro puts into a type that it has parsed."""
+    if isinstance(avro, list):
+        return list(map(_unmarked, avro))
+    if not isinstance(avro, Mapping):
+        return avro
+    return {name: part for name, part in avro.items() if not name.startswith("__")}
 
 
 def _run(future: Future[T], ask: Callable[[], T]) -> None:

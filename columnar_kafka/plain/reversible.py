@@ -26,6 +26,7 @@ from columnar_kafka.plain.json_text import Number, parse, shown, text_of
 from columnar_kafka.plain.lenient import Lenient
 from columnar_kafka.plain.lenient_rows import Fit, Fits, leaf_paths, with_rest
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import refuse_unions
 from columnar_kafka.segment.json_layout import JsonLayout
 from columnar_kafka.segment.time_form import TimeForm
 
@@ -111,8 +112,9 @@ class JsonColumns:
         Files say if the schema `is_inferred`.
 
         Raises:
-            SchemaError: the schema has a field of that name.
+            SchemaError: the schema has a field of that name, or a union.
         """
+        refuse_unions(schema.arrow, "JSON")
         self.schema = schema
         self.rest_column = rest_column
         self.is_inferred = is_inferred
@@ -190,7 +192,7 @@ class Reversible:
             return values
         return (*values, None if left is None else text_of(left))
 
-    def row(self, values: RowValues) -> dict[str, Any]:
+    def row(self, values: RowValues) -> Any:
         """Return what `take` has returned as a row, which `take` accepts again."""
         return self._taken.row(values if self._rest is None else values[:-1])
 

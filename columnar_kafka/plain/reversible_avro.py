@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from columnar_kafka import native
@@ -17,6 +18,7 @@ from columnar_kafka.errors import RowError, SchemaError, SegmentError
 from columnar_kafka.plain.avro import Avro
 from columnar_kafka.plain.avro_values import AvroValues
 from columnar_kafka.schema.avro_encoding import avro_types, forms
+from columnar_kafka.schema.unions import without_unions
 from columnar_kafka.segment.avro_layout import AvroLayout, header_of, id_of
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ class ReversibleAvro:
         self.schema = columns.records
         self._columns = columns
         self._rows = RowColumns(self.schema)
+        self._datums = RowColumns(_of_members(self.schema))
         self._write = AvroValues(self.schema.arrow, columns.types, b"", sys.maxsize)
         self.take = self._rows.take
         self.row = self._rows.row
@@ -148,7 +151,7 @@ class ReversibleAvro:
             row = self._columns.avro.read_one(datum)
         except ValueError as error:
             raise RowError(f"not an Avro value of this schema{self._id}: {error}") from error
-        values, nbytes = self._rows.take(row)
+        values, nbytes = self._datums.take(row)
         try:
             is_same = self._write(row) == datum
         except SegmentError:
@@ -177,3 +180,9 @@ class ReversibleAvro:
         header = self._columns.header.settled
         number = None if header is None else id_of(header)
         return AvroLayout(number, self._columns.forms).footer()
+
+
+def _of_members(schema: RecordSchema) -> RecordSchema:
+    """Return a schema for what `Avro.read_one` makes: a union is a record of members."""
+    columns, defaults = without_unions(schema.arrow)
+    return replace(schema, arrow=columns, defaults={**schema.defaults, **defaults})

@@ -13,8 +13,17 @@ import pyarrow as pa
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.runtime.interruptions import raise_if_once
 from columnar_kafka.schema.arrow import MAX_NESTING
-from columnar_kafka.schema.avro_default import is_decimal, read_default
+from columnar_kafka.schema.avro_default import read_default
 from columnar_kafka.schema.avro_names import ARROW, RECORDS, check_names, inlined, one_record
+from columnar_kafka.schema.avro_unions import (
+    LOGICAL,
+    branch_name,
+    is_decimal,
+    is_uuid,
+    one_column,
+    without_null,
+)
+from columnar_kafka.schema.unions import member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,25 +52,6 @@ _PRIMITIVES: Final = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
-_LOGICAL: Final = {
-    ("int", "date"): pa.date32(),
-    ("int", "time-millis"): pa.time32("ms"),
-    ("long", "time-micros"): pa.time64("us"),
-    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
-    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
-    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
-    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
-    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
-}
-_UNIONS: Final = {
-    frozenset({"int", "long"}): pa.int64(),
-    frozenset({"float", "double"}): pa.float64(),
-    frozenset({"enum", "string"}): pa.string(),
-    frozenset({"fixed", "bytes"}): pa.binary(),
-}
-"""The unions that one column can hold: the values read back are the values produced."""
-_UUID_BYTES: Final = 16
 _DECIMAL128: Final = 38
 _DECIMAL256: Final = 76
 _FIXED: Final = 1 << 31
@@ -77,8 +67,7 @@ def read(schema: str | Mapping[str, Any] | list[Any], *, is_kept: bool = False) 
     """
     reader = _Reader(_kept_type if is_kept else lambda _: None)
     try:
-        record = _record_of(_expand(schema, any_names=is_kept))
-        arrow = pa.schema(list(reader.record(record, "")))
+        arrow = pa.schema(list(reader.rows(_expand(schema, any_names=is_kept))))
     except RecursionError as error:
         raise SchemaError(
             f"the Avro schema is nested deeper than the {MAX_NESTING} levels of a Parquet file"
@@ -148,14 +137,6 @@ def with_types(schema: Any, types: Sequence[Any]) -> Any:
     return inlined(parsed, {part["name"]: part for part in named})
 
 
-def _record_of(expanded: Any) -> Mapping[str, Any]:
-    """Return the record: the schema itself, or the only one in a list of types."""
-    record = one_record(expanded if isinstance(expanded, list) else [expanded])
-    if record is None:
-        raise SchemaError("a topic's Avro schema must be one record")
-    return record
-
-
 class _Reader:
     """Turns one expanded Avro schema into Arrow types; collects by path what those cannot say."""
 
@@ -166,6 +147,16 @@ class _Reader:
         self.symbols: dict[str, frozenset[str]] = {}
         self.uuids: set[str] = set()
         self.json_texts: set[str] = set()
+
+    def rows(self, expanded: Any) -> pa.StructType:
+        """Return the columns of a schema: those of the record, or the members of their union."""
+        types = expanded if isinstance(expanded, list) else [expanded]
+        record = one_record(types)
+        if record is not None:
+            return self.record(record, "")
+        if len(types) > 1 and all(_is_record(branch) for branch in types):
+            return self.union(types, "")
+        raise SchemaError("a topic's Avro schema must be one record, or a union of records")
 
     def record(self, avro: Mapping[str, Any], path: str) -> pa.StructType:
         self._open.append(avro["name"])
@@ -186,20 +177,30 @@ class _Reader:
         """Return a type, and whether null is one of its branches."""
         if not isinstance(avro, list):
             return self._type(avro, path), False
-        branches = [branch for branch in avro if branch not in ("null", {"type": "null"})]
+        branches = without_null(avro)
         nullable = len(branches) < len(avro)
         if len(branches) > 1:
-            return self._union(branches, path), nullable
+            return one_column(branches) or self.union(branches, path), nullable
         return self._type(branches[0] if branches else "null", path), nullable
 
-    def _union(self, branches: Sequence[Any], path: str) -> pa.DataType:
-        arrow = _UNIONS.get(frozenset(map(_value_type, branches)))
-        if arrow is None:
-            raise SchemaError(
-                f"field {path!r} is a union of {', '.join(map(_label, branches))}; "
-                "a column has one type: use one, or a record with a nullable field for each"
-            )
-        return arrow
+    def union(self, branches: Sequence[Any], path: str) -> pa.StructType:
+        """Return the record that has a member for each of these branches."""
+        prefix = f"{path}." if path else ""
+        names = list(map(branch_name, branches))
+        where = f"field {path!r}" if path else "the schema"
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaError(
+                    f"{where} is a union with {name!r} {names.count(name)} times, and nobody could "
+                    "tell which of them a value is: Avro allows each type once, unless it has a "
+                    "name of its own"
+                )
+        return pa.struct(
+            [
+                member(place, name, self._type(branch, f"{prefix}member{place}"))
+                for place, (name, branch) in enumerate(zip(names, branches, strict=True))
+            ]
+        )
 
     def _type(self, avro: Any, path: str) -> pa.DataType:
         if isinstance(avro, list):
@@ -227,7 +228,7 @@ class _Reader:
         raise SchemaError(f"field {path!r} has Avro type {name!r}, which a segment cannot store")
 
     def _plain(self, avro: Mapping[str, Any], name: str, path: str) -> pa.DataType:
-        if _is_uuid(avro):
+        if is_uuid(avro):
             self.uuids.add(path)
         if name == "string" and avro.get("logicalType") == "json":
             self.json_texts.add(path)
@@ -237,7 +238,11 @@ class _Reader:
             return _decimal(avro["precision"], avro.get("scale") or 0, path)
         if name == "fixed":
             return _fixed(avro["size"], path)
-        return _LOGICAL.get((name, str(avro.get("logicalType"))), _PRIMITIVES[name])
+        return LOGICAL.get((name, str(avro.get("logicalType"))), _PRIMITIVES[name])
+
+
+def _is_record(avro: Any) -> bool:
+    return isinstance(avro, Mapping) and avro.get("type") in RECORDS
 
 
 def _kept_type(avro: Mapping[str, Any]) -> pa.DataType | None:
@@ -245,12 +250,6 @@ def _kept_type(avro: Mapping[str, Any]) -> pa.DataType | None:
     if ARROW not in avro:
         return None
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(avro[ARROW]))).field(0).type
-
-
-def _is_uuid(avro: Mapping[str, Any]) -> bool:
-    if avro.get("logicalType") != "uuid":
-        return False
-    return avro["type"] == "string" or avro.get("size") == _UUID_BYTES
 
 
 def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
@@ -269,19 +268,3 @@ def _fixed(size: Any, path: str) -> pa.DataType:
             f"not {size!r}"
         )
     return pa.binary(size)
-
-
-def _value_type(avro: Any) -> str:
-    """Return the logical type of a union's branch if it has one that we know, else its type."""
-    if not isinstance(avro, Mapping):
-        return str(avro)
-    name = str(avro["type"])
-    logical = str(avro.get("logicalType"))
-    if is_decimal(avro) or _is_uuid(avro) or (name, logical) in _LOGICAL:
-        return logical
-    return name
-
-
-def _label(avro: Any) -> str:
-    """Return the name of a union's branch for a message."""
-    return str(avro["name"]) if isinstance(avro, Mapping) and "name" in avro else _value_type(avro)

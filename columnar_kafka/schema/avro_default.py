@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from columnar_kafka.errors import SchemaError
+from columnar_kafka.schema.avro_unions import branch_name, is_decimal, is_union_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["is_decimal", "read_default"]
+__all__ = ["read_default"]
 
 _SHOWN: Final = 80
 _DAY: Final = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_400_000_000}
@@ -22,7 +23,7 @@ _DAY: Final = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_4
 def read_default(avro: Any, value: Any, path: str) -> Any:
     """Return a field's default as a row would hold it.
 
-    The default of a union may fit any of its branches, as in Avro 1.12.
+    The default of a union may fit any of its branches, as in Avro 1.12; it has the branch's name.
 
     Args:
         avro: the field's type, expanded.
@@ -42,28 +43,20 @@ def read_default(avro: Any, value: Any, path: str) -> Any:
         ) from error
 
 
-def is_decimal(avro: Mapping[str, Any]) -> bool:
-    """Say whether a type is a decimal; Avro says to ignore one without a precision."""
-    return (
-        avro.get("logicalType") == "decimal"
-        and avro["type"] in ("bytes", "fixed")
-        and bool(avro.get("precision"))
-    )
-
-
 def _read(avro: Any, value: Any) -> Any:
     """Return the value; raise ValueError or OverflowError if it does not fit the type."""
     if isinstance(avro, list):
-        return _first(avro, value)
+        branch, read = _first(avro, value)
+        return (branch_name(branch), read) if is_union_column(avro) and read is not None else read
     if not isinstance(avro, Mapping):
         avro = {"type": avro}
     return _READERS[avro["type"]](avro, value)
 
 
-def _first(branches: list[Any], value: Any) -> Any:
+def _first(branches: list[Any], value: Any) -> tuple[Any, Any]:
     for branch in branches:
         try:
-            return _read(branch, value)
+            return branch, _read(branch, value)
         except (ValueError, OverflowError):
             continue
     raise ValueError

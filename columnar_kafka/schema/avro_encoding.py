@@ -5,6 +5,9 @@ symbols of an enum, of one that may be null where null stands in the union, and 
 ``"int"`` or another type's name, ``{"enum": [symbols]}``, ``{"fixed": bytes}``, or a list of these,
 which is a union. Of several types that a column can hold, a value is encoded as the first that has
 it, but as a double, not as a float. That is what fastavro does, too.
+
+The form of a column that is a union itself, with a member for each branch, is the list of its
+members' names, with ``"null"`` where that stands. Each member has a form of its own, without null.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import pyarrow as pa
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.to_avro import AVRO_TYPES
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import is_union, is_union_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +34,7 @@ Form = Any
 _USUAL: Final = {
     arrow: avro if isinstance(avro, str) else avro["type"] for arrow, avro in AVRO_TYPES.items()
 }
+_NULL: Final = ("null", None)
 _NARROW: Final = (("int", "long"), ("float", "double"))
 _MOST_BRANCHES: Final = 32
 _MOST_DECIMAL: Final = 256
@@ -72,11 +77,19 @@ def forms(
 
 
 def _forms(field: pa.Field, avro: AvroType, path: str) -> Iterator[tuple[str, Form]]:
+    arrow = field.type
+    if avro[0] == "union" and is_union(arrow):
+        members = dict(zip(arrow, (branch for branch in avro[1] if branch != _NULL), strict=True))
+        names = (member.name for member in arrow)
+        form = ["null" if branch == _NULL else next(names) for branch in avro[1]]
+        if form != _usual_union(field):
+            yield path, form
+        yield from forms(members, members.values(), f"{path}.")
+        return
     form = _form(avro)
     if form != _usual_of(field, path):
         yield path, form
     branches = avro[1] if avro[0] == "union" else [avro]
-    arrow = field.type
     for name, inner in branches:
         if name == "record":
             yield from forms(arrow, inner, f"{path}.")
@@ -101,10 +114,37 @@ def avro_types(
     Raises:
         SchemaError: Avro does not have a column's type, or the column cannot have a form.
     """
-    return [_avro_type(field, f"{prefix}{field.name}", said) for field in columns]
+    fields = list(columns)
+    if not prefix and is_union_of_rows(fields):
+        return _members(fields, said, prefix)
+    return [_avro_type(field, f"{prefix}{field.name}", said) for field in fields]
+
+
+def _members(members: Iterable[pa.Field], said: Mapping[str, Form], prefix: str) -> list[AvroType]:
+    """Return the types of a union's members: each is null where another one is not."""
+    return [
+        _avro_type(member.with_nullable(False), f"{prefix}{member.name}", said)
+        for member in members
+    ]
+
+
+def _union_type(field: pa.Field, path: str, said: Mapping[str, Form]) -> AvroType:
+    usual = _usual_union(field)
+    form = said.get(path, usual)
+    if type(form) is not list or sorted(map(str, form)) != sorted(usual):
+        raise SchemaError(f"field {path!r} is a union, which cannot be {form!r} in Avro")
+    types = iter(_members(field.type, said, f"{path}."))
+    return "union", [_NULL if branch == "null" else next(types) for branch in form]
+
+
+def _usual_union(field: pa.Field) -> list[str]:
+    names = [member.name for member in field.type]
+    return ["null", *names] if field.nullable else names
 
 
 def _avro_type(field: pa.Field, path: str, said: Mapping[str, Form]) -> AvroType:
+    if is_union(field.type):
+        return _union_type(field, path, said)
     form = said[path] if path in said else _usual_of(field, path)
     branches = form if type(form) is list else [form]
     if len(branches) > _MOST_BRANCHES:

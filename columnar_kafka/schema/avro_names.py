@@ -11,15 +11,26 @@ from columnar_kafka.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ARROW", "RECORDS", "check_names", "inlined", "is_avro_name", "one_record"]
+__all__ = [
+    "ARROW",
+    "INNER",
+    "NAMED",
+    "RECORDS",
+    "check_names",
+    "inlined",
+    "is_avro_name",
+    "one_record",
+]
 
 ARROW: Final = "arrow"
 """The attribute of a type that Avro does not have: that type, as Arrow serializes it."""
 
 RECORDS: Final = ("record", "error")
-_NAMED: Final = (*RECORDS, "enum", "fixed")
+NAMED: Final = (*RECORDS, "enum", "fixed")
+"""Types that have names of their own."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_INNER: Final = ("type", "items", "values", "fields")
+INNER: Final = ("type", "items", "values", "fields")
+"""Where a type, or a field, has others."""
 
 
 def is_avro_name(name: str) -> bool:
@@ -45,7 +56,7 @@ def check_names(avro: Any, path: str = "") -> None:
 def _check_own(avro: Mapping[str, Any]) -> None:
     """Check a type's own name, its namespace, and its symbols."""
     name, namespace = avro.get("name"), avro.get("namespace")
-    if avro.get("type") in _NAMED:
+    if avro.get("type") in NAMED:
         _check(str(name).removeprefix(".").split("."), f"type {name!r}")
         if namespace:
             _check(str(namespace).split("."), f"namespace {namespace!r}")
@@ -83,7 +94,7 @@ def one_record(types: Any) -> Mapping[str, Any] | None:
     named = [
         named_type
         for named_type in types
-        if isinstance(named_type, Mapping) and named_type.get("type") in _NAMED
+        if isinstance(named_type, Mapping) and named_type.get("type") in NAMED
     ]
     records = [named_type for named_type in named if named_type["type"] in RECORDS]
     return records[0] if len(records) == 1 and len(named) == len(types) else None
@@ -98,6 +109,6 @@ def inlined(avro: Any, types: dict[str, Any]) -> Any:
         return [inlined(branch, types) for branch in avro]
     if isinstance(avro, dict):
         return {
-            key: inlined(value, types) if key in _INNER else value for key, value in avro.items()
+            key: inlined(value, types) if key in INNER else value for key, value in avro.items()
         }
     return inlined(types.pop(avro), types) if isinstance(avro, str) and avro in types else avro

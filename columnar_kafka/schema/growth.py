@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.canonical import children, type_name
+from columnar_kafka.schema.unions import BRANCH, branch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,8 @@ def check_growth(old: RecordSchema, new: RecordSchema) -> None:
     Fields may move, become nullable, and be added as nullable. A type may become one that holds
     every value of the old: a wider integer (also from unsigned to signed), a wider float or decimal
     of the same scale, or the large layout of text, bytes or lists. The same holds inside records,
-    lists and maps. Metadata, and Avro's enums and defaults, may change freely.
+    lists and maps. A union may get branches behind those that it has. Other metadata, and Avro's
+    enums and defaults, may change freely.
 
     Raises:
         SchemaError: a field changes otherwise; names the first one, and what to do.
@@ -63,9 +65,14 @@ def _merged_field(one: pa.Field, other: pa.Field, path: str) -> pa.Field:
                 f"field {path!r} is {_shown(one)} and {_shown(other)}, and neither is a wider form"
             )
         one, other = other, one
-    return pa.field(
-        other.name, _merged_type(one.type, other.type, path), one.nullable or other.nullable
-    )
+    if branch_of(one) != branch_of(other):
+        raise SchemaError(
+            f"field {path!r} is the branch {branch_of(one)!r} of a union, and "
+            f"{branch_of(other)!r}: a union's branches keep their order"
+        )
+    arrow = _merged_type(one.type, other.type, path)
+    metadata = None if branch_of(other) is None else {BRANCH: (other.metadata or {})[BRANCH]}
+    return pa.field(other.name, arrow, one.nullable or other.nullable, metadata)
 
 
 def _merged_type(narrow: pa.DataType, wide: pa.DataType, path: str) -> pa.DataType:
@@ -106,6 +113,14 @@ def _check_field(old: pa.Field, new: pa.Field, path: str) -> None:
         raise SchemaError(
             f"field {path!r} was {_shown(old)} and is {_shown(new)}, but earlier records may "
             "have null: keep it nullable, or use another topic"
+        )
+    if branch_of(old) != branch_of(new):
+        was, now = (
+            f"a union's {name!r}" if name else "none" for name in map(branch_of, (old, new))
+        )
+        raise SchemaError(
+            f"field {path!r} was {was} and is {now}, as which earlier records would be read: keep "
+            "a union's branches and their order, and add others behind them, or use another topic"
         )
     if not _widens(old.type, new.type):
         raise SchemaError(

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Form", "KnownFile", "NativeDecoder", "record_maker"]
 
-Form = Literal["rows", "json", "avro"]
-"""What the values of records are: dicts, or the bytes of JSON objects or of Avro datums."""
+Form = Literal["rows", "named rows", "json", "avro"]
+"""What the values of records are: rows, those of a union with the names of their records, or the
+bytes of JSON objects or of Avro datums."""
 
 _CACHE_BYTES: Final = 64 << 20
 _EXPANDED: Final = 20
@@ -143,8 +144,8 @@ class KnownFile:
         """
         assert self._known.schema is not None
         limits = self._options.max_values, self._options.max_decoded_bytes
-        if form == "rows":
-            return self._file.read(self._known.schema, start, *limits)
+        if form in ("rows", "named rows"):
+            return self._file.read(self._known.schema, start, *limits, form == "named rows")
         schema = self._known.form(form, self.said)
         if schema is None:
             return None

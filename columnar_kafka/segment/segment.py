@@ -16,6 +16,7 @@ import pyarrow as pa
 from columnar_kafka import native, position
 from columnar_kafka.columns.columns_to_rows import (
     DictionaryValues,
+    Unions,
     dictionary_values,
     has_map,
     to_rows,
@@ -71,17 +72,21 @@ class SegmentRecord(NamedTuple):
 
 
 class ValueForm(NamedTuple):
-    """What the values of records are, where they are no dicts.
+    """What the values of records are, where they are not the usual rows.
 
     Attributes:
         name: as the native core's reader knows it.
         maker: takes a file's columns, what its footer says of values, and the most bytes of one;
             returns what makes a value of a dict. Without the core, values are made so. It and what
-            it returns raise SegmentError.
+            it returns raise SegmentError. None: values are rows.
+        unions: what they are in these rows.
     """
 
     name: Form
-    maker: Callable[[pa.Schema, Mapping[bytes, bytes], int], Callable[[dict[str, Any]], bytes]]
+    maker: (
+        Callable[[pa.Schema, Mapping[bytes, bytes], int], Callable[[dict[str, Any]], bytes]] | None
+    )
+    unions: Unions = "members"
 
 
 class RecordColumns(NamedTuple):
@@ -273,12 +278,13 @@ class Segment:
             table = opened.read(None, encoded=True)
             _check_records(table)
             make = None
-            if form is not None:
+            unions: Unions = "values" if form is None else form.unions
+            if form is not None and form.maker is not None:
                 most = self._decoder.options.max_decoded_bytes
                 make = form.maker(opened.schema, opened.said, most)
         for batch, dictionaries in _slices(table.slice(start)):
             with self._located():
-                columns = _record_columns(batch, dictionaries, self.header.timestamp_max)
+                columns = _record_columns(batch, dictionaries, self.header.timestamp_max, unions)
             if make is None:
                 yield start, columns
                 start += batch.num_rows
@@ -416,11 +422,12 @@ def _halved(batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _record_columns(
-    batch: pa.RecordBatch, dictionaries: DictionaryValues, timestamp: int
+    batch: pa.RecordBatch, dictionaries: DictionaryValues, timestamp: int, unions: Unions
 ) -> RecordColumns:
     """Return a batch's records; `timestamp` stands in for a missing timestamp member."""
     names = batch.schema.names
-    values = to_rows(batch.select([name for name in names if name != KAFKA_COLUMN]), dictionaries)
+    users = batch.select([name for name in names if name != KAFKA_COLUMN])
+    values = to_rows(users, dictionaries, unions)
     members = _kafka_members(batch)
     nulls: list[Any] = [None] * len(values)
     keys = members["key"].to_pylist() if "key" in members else nulls

@@ -436,7 +436,49 @@ SEGMENTS["avro-values"] = Golden(
         "0000000007020002000000010200029c7500883ce4377e0200028082d8c7fe4e",
     ],
 )  # fmt: skip
-for _name in ("avro", "nested", "many-rows"):
+_LEG = {"type": "record", "name": "Leg", "fields": [field("to", "string")]}
+SEGMENTS["unions"] = Golden(
+    "records of two types that were Avro, and unions inside them",
+    [
+        {
+            "type": "record",
+            "name": "Paid",
+            "namespace": "shop",
+            "fields": [
+                field("id", "long"),
+                field("by", ["string", {"type": "enum", "name": "E", "symbols": ["A", "B"]},
+                             "double", "null"]),
+            ],
+        },
+        {
+            "type": "record",
+            "name": "Moved",
+            "namespace": "shop",
+            "fields": [
+                field("id", "long"),
+                field("legs", {"type": "array", "items": ["null", "int", _LEG]}),
+            ],
+        },
+    ],
+    [
+        Record(value)
+        for value in (
+            ("shop.Paid", {"id": 1, "by": ("shop.E", "B")}),
+            ("shop.Moved", {"id": 1, "legs": [None, 5, {"to": "x"}]}),
+            {"id": 2, "by": None},
+            {"id": 3, "legs": []},
+            {"id": 4, "by": 0.5},
+        )
+    ],
+    said_of_avro=(
+        '{"types":{"member0":"record","member0.by":["member0","member1","member2","null"],'
+        '"member0.by.member0":"string","member0.by.member1":{"enum":["A","B"]},'
+        '"member0.by.member2":"double","member1":"record","member1.legs.item.member0":"int",'
+        '"member1.legs.item.member1":"record"}}'
+    ),
+    datums=["00020202", "02020600020a04027800", "000406", "020600", "000804000000000000e03f"],
+)  # fmt: skip
+for _name in ("avro", "nested", "many-rows", "unions"):
     SEGMENTS[f"native-{_name}"] = SEGMENTS[_name]._replace(
         shows=f"{SEGMENTS[_name].shows}, written by the native core",
         records=SEGMENTS[_name].records[:60],

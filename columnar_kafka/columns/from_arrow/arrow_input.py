@@ -10,11 +10,12 @@ from pyarrow import types
 
 from columnar_kafka.columns import compute as pc
 from columnar_kafka.columns import kafka_column
-from columnar_kafka.columns.from_arrow.cast import Caster, check_field_names
+from columnar_kafka.columns.from_arrow.cast import Caster, check_branches, check_field_names
 from columnar_kafka.columns.from_arrow.chunked import convert_chunks
 from columnar_kafka.columns.layouts import as_lists, regroup, unencoded
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import is_union_of_rows
 
 if TYPE_CHECKING:
     from columnar_kafka.schema import RecordSchema
@@ -154,6 +155,8 @@ def _columns(table: pa.Table, schema: pa.Schema, caster: Caster) -> pa.Table:
         else pa.chunked_array([caster.default(field, field.name, table.num_rows)])
         for field in schema
     ]
+    if is_union_of_rows(schema):
+        check_branches(columns, None, "each row")
     return pa.Table.from_arrays(columns, schema=schema)
 
 

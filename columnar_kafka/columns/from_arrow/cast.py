@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyarrow import types
 
 from columnar_kafka.columns import compute as pc
+from columnar_kafka.columns.from_rows.copying import element
 from columnar_kafka.columns.layouts import (
     as_lists,
     fill_hidden_nulls,
@@ -24,6 +26,7 @@ from columnar_kafka.columns.layouts import (
 )
 from columnar_kafka.errors import RowError
 from columnar_kafka.schema.type_families import family
+from columnar_kafka.schema.unions import is_union
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -31,13 +34,14 @@ if TYPE_CHECKING:
     from columnar_kafka.schema import RecordSchema
     from columnar_kafka.schema.type_families import Family
 
-__all__ = ["Caster", "check_field_names"]
+__all__ = ["Caster", "check_branches", "check_field_names"]
 
 
 class Caster:
     """Casts arrays to the fields of one schema. Thread-safe: it has no state."""
 
     def __init__(self, schema: RecordSchema, *, ignore_extra: bool) -> None:
+        self._schema = schema
         self._defaults = schema.defaults
         self._symbols = schema.symbols
         self._ignore_extra = ignore_extra
@@ -82,7 +86,10 @@ class Caster:
 
     def default(self, to: pa.Field, path: str, rows: int) -> pa.Array:
         """Return the default of the field at `path`, once for each of `rows` rows."""
-        return repeat(self._defaults[path], to.type, rows)
+        value = self._defaults[path]
+        if types.is_nested(to.type):
+            value, _ = element(to, path, self._schema)(value)
+        return repeat(value, to.type, rows)
 
     def _struct(self, array: pa.StructArray, to: pa.StructType, path: str) -> pa.Array:
         names = [field.name for field in array.type]
@@ -98,6 +105,8 @@ class Caster:
             else self.default(field, inner, len(array))
             for inner, field in fields.items()
         ]
+        if is_union(to):
+            check_branches(cast, nulls, f"field {path!r}")
         if _same(array.type, to) and all(map(operator.is_, cast, children.values())):
             return array
         # Parquet's writer refuses nulls in required fields, even under nulls, where it writes none.
@@ -138,6 +147,20 @@ class Caster:
         known = pc.is_in(array.drop_null(), value_set=pa.array(allowed, type=array.type))
         if not _all(known):
             raise RowError(f"field {path!r} has a symbol other than {', '.join(sorted(allowed))}")
+
+
+def check_branches(
+    members: Iterable[pa.Array | pa.ChunkedArray], nulls: pa.BooleanArray | None, where: str
+) -> None:
+    """Check that one member of a union is not null, except where `nulls` says that it is null.
+
+    Raises:
+        RowError: there is none, or there are several; `where` names the union.
+    """
+    counts = reduce(pc.add, [pc.is_valid(member).cast(pa.int32()) for member in members])
+    is_right = pc.equal(counts, 1)
+    if not _all(is_right if nulls is None else pc.or_(is_right, nulls)):
+        raise RowError(f"{where} is a union, of whose branches one must have a value, and no other")
 
 
 def check_field_names(

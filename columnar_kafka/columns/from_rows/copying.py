@@ -13,12 +13,16 @@ from columnar_kafka.columns.columns_to_rows import to_values
 from columnar_kafka.columns.from_rows.accepted_types import AcceptedTypes, show
 from columnar_kafka.columns.from_rows.converters import converter, misfit
 from columnar_kafka.columns.from_rows.row_objects import ROW_TYPES, RowReader
+from columnar_kafka.columns.from_rows.union_values import UnionReader
 from columnar_kafka.errors import RowError
+from columnar_kafka.schema.unions import is_union
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from columnar_kafka.schema import RecordSchema
 
-__all__ = ["copier", "element"]
+__all__ = ["copier", "element", "union"]
 
 _VALUE_BYTES: Final = 40  # a value's object, or later its bytes in the column, whichever is more
 
@@ -46,7 +50,7 @@ def copier(field: pa.Field, path: str, schema: RecordSchema) -> Copy | None:
 
 def _nested(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
     if pa.types.is_struct(arrow):
-        return _struct(arrow, path, schema)
+        return union(list(arrow), path, schema) if is_union(arrow) else _struct(arrow, path, schema)
     return (_map if pa.types.is_map(arrow) else _list)(arrow, path, schema)
 
 
@@ -220,5 +224,38 @@ def _struct(arrow: pa.DataType, path: str, schema: RecordSchema) -> Copy:
             values.append(value)
             nbytes += more
         return tuple(values), nbytes
+
+    return copy
+
+
+def _branch(field: pa.Field, path: str, schema: RecordSchema) -> Copy:
+    """Return what copies a branch's values: its bytes must have their length to be of this one."""
+    copy = element(field, path, schema)
+    if not pa.types.is_fixed_size_binary(field.type):
+        return copy
+    convert = converter(field.type)
+
+    def copy_fixed(value: Any) -> tuple[Any, int]:
+        copied, nbytes = copy(value)
+        if (error := misfit(path, convert, copied)) is not None:
+            raise error
+        return copied, nbytes
+
+    return copy_fixed
+
+
+def union(fields: Sequence[pa.Field], path: str, schema: RecordSchema) -> Copy:
+    """Return the function that copies, checks and measures values of a union with these members."""
+    prefix = f"{path}." if path else ""
+    reader = UnionReader(
+        fields,
+        path,
+        [_branch(field.with_nullable(False), f"{prefix}{field.name}", schema) for field in fields],
+    )
+    nulls = _VALUE_BYTES * len(fields)
+
+    def copy(value: Any) -> tuple[Any, int]:
+        members, nbytes = reader.copy(value)
+        return members, nbytes + nulls
 
     return copy

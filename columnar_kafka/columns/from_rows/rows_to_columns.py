@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from columnar_kafka.columns.from_rows.converters import converter, misfit
-from columnar_kafka.columns.from_rows.copying import element
-from columnar_kafka.columns.from_rows.row_objects import ROW_TYPES, RowReader
+from columnar_kafka.columns.from_rows.copying import element, union
+from columnar_kafka.columns.from_rows.row_objects import ROW_TYPES, RowReader, is_row
 from columnar_kafka.columns.from_rows.taken_values import to_builtin, to_produced
 from columnar_kafka.errors import RowError
 from columnar_kafka.runtime.interruptions import raise_if_once
+from columnar_kafka.schema.unions import is_union_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from columnar_kafka.columns.from_rows.copying import Copy
     from columnar_kafka.schema import RecordSchema
 
 __all__ = ["CHUNK_ROWS", "Converted", "RejectedRow", "RowColumns", "RowColumnsBuilder", "RowValues"]
@@ -39,7 +41,7 @@ class RejectedRow(NamedTuple):
     """A row that does not fit its schema, as `RowColumns.row` returns it, and why."""
 
     error: RowError
-    value: dict[str, Any]
+    value: Any
 
 
 class Converted(NamedTuple):
@@ -57,6 +59,8 @@ class RowColumns:
         self._names = schema.arrow.names
         self._reader = RowReader(self._names, "", schema.defaults)
         self._elements = [element(field, field.name, schema) for field in schema.arrow]
+        is_union = is_union_of_rows(schema.arrow)
+        self._union = union(list(schema.arrow), "", schema) if is_union else None
         row = pa.struct(list(schema.arrow))
         self._converters = [(field.name, converter(field.type)) for field in schema.arrow]
         self._to_builtin = [to_builtin(field) for field in schema.arrow]
@@ -68,7 +72,8 @@ class RowColumns:
         A row, or a record inside a row, is a dict or any mapping, a namedtuple, or an object of a
         dataclass, attrs, msgspec or pydantic class. A missing field gets its Avro default. In a
         column with a time zone a naive datetime is UTC; a datetime with a time zone does not fit a
-        column without one. The caller's objects can no longer change the values returned.
+        column without one. The caller's objects can no longer change the values returned. Of a
+        union of records a row is as `UnionReader` has it.
 
         Raises:
             RowError: a field is missing or unknown, has the wrong Python type, or is out of its
@@ -76,6 +81,9 @@ class RowColumns:
                 of another length than the schema fixes.
             TypeError: the object is not a row.
         """
+        if self._union is not None:
+            members, nbytes = self._take_branch(self._union, row)
+            return members, nbytes + _ROW_BYTES
         originals = self._reader.values(row)
         if originals is None:
             raise TypeError(f"a row must be {ROW_TYPES}, not {type(row).__name__}")
@@ -85,6 +93,11 @@ class RowColumns:
             values.append(value)
             nbytes += more
         return tuple(values), nbytes
+
+    def _take_branch(self, copy: Copy, row: Any) -> tuple[RowValues, int]:
+        if type(row) is not tuple and not is_row(row):
+            raise TypeError(f"a row must be (branch, row) or {ROW_TYPES}, not {type(row).__name__}")
+        return copy(row)
 
     def builtin(self, values: RowValues) -> RowValues:
         """Return what `take` has returned in objects of builtin classes, as the native core wants.
@@ -101,10 +114,9 @@ class RowColumns:
     def _builtin(self, values: RowValues) -> RowValues:
         return tuple(change(value) for change, value in zip(self._to_builtin, values, strict=True))
 
-    def row(self, values: RowValues) -> dict[str, Any]:
+    def row(self, values: RowValues) -> Any:
         """Return what `take` has returned as a row, which `take` accepts again."""
-        row: dict[str, Any] = self._to_produced(values)
-        return row
+        return self._to_produced(values)
 
     def builder(self) -> RowColumnsBuilder:
         """Return an empty builder."""

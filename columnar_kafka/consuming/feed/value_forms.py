@@ -27,7 +27,8 @@ def _avro_values(columns: pa.Schema, said: Mapping[bytes, bytes], most: int) -> 
 
 VALUE_FORMS: Final[dict[str, ValueForm | None]] = {
     "rows": None,
+    "named-rows": ValueForm("named rows", None, "named"),
     "json": ValueForm("json", _json_values),
     "avro": ValueForm("avro", _avro_values),
 }
-"""By the key's values; None: they are dicts."""
+"""By the key's values; None: they are rows."""

@@ -66,7 +66,7 @@ def _check_messages(messages: Any, *, takes_rows: bool) -> None:
         if not isinstance(message, dict):
             raise TypeError(f"Message at index {i} must be a dict")
         value, key = message.get("value"), message.get("key")
-        is_row_here = takes_rows and (isinstance(value, dict) or is_row(value))
+        is_row_here = takes_rows and (isinstance(value, dict | tuple) or is_row(value))
         if not (isinstance(value, bytes | str | None) or is_row_here):
             raise TypeError(f"Message value at index {i} must be bytes or str")
         if not isinstance(key, bytes | str | None):

@@ -161,7 +161,7 @@ class ValueReader(Protocol):
         """Return a row as `RowColumns.take` does. Raises as that."""
         ...
 
-    def row(self, values: RowValues) -> dict[str, Any]:
+    def row(self, values: RowValues) -> Any:
         """Return what `take` has returned as a row, which `take` accepts again."""
         ...
 

@@ -7,7 +7,7 @@ use crate::values::schema::{Field, Type};
 use crate::values::strings::Strings;
 
 fn field(nullable: bool, data_type: Type) -> Field {
-    Field { name: "f".into(), nullable, data_type }
+    Field { name: "f".into(), nullable, data_type, branch: None }
 }
 
 fn boxed(nullable: bool, data_type: Type) -> Box<Field> {

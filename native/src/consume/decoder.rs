@@ -75,7 +75,7 @@ impl File {
     }
 
     /// Check and decode all columns, without the GIL. Return the records from row `start` on, or None
-    /// if Arrow has to judge the file.
+    /// if Arrow has to judge the file. `named`: of a union, a record comes with its name.
     fn read(
         &self,
         py: Python<'_>,
@@ -83,9 +83,10 @@ impl File {
         start: usize,
         max_values: u64,
         max_bytes: u64,
+        named: bool,
     ) -> PyResult<Option<RecordReader>> {
         let leaves = self.detached(py, "File.read", schema, max_values, max_bytes, read_leaves)?;
-        self.records(py, schema, leaves, start, Form::Rows)
+        self.records(py, schema, leaves, start, Form::Rows { named })
     }
 
     /// The same, but that the records' values are JSON, each of at most `max_bytes`.
@@ -211,7 +212,10 @@ pub type Lists<'py> =
 
 /// What the values of records are; as bytes how they are written, and the most bytes of one.
 enum Form<'t> {
-    Rows,
+    /// `named`: records of unions are tuples of their names and themselves.
+    Rows {
+        named: bool,
+    },
     Json(&'t Arc<objects::Template>, usize),
     Avro(&'t Arc<datums::Template>, usize),
 }
@@ -249,7 +253,9 @@ impl RecordReader {
         let mut leaves: Leaves = boxed.into_iter();
         let (user, kafka) = schema.columns();
         let values = match form {
-            Form::Rows => ValueReader::Rows(RowReader::new(py, user, &mut leaves, start)?),
+            Form::Rows { named } => {
+                ValueReader::Rows(RowReader::new(py, user, &mut leaves, start, named)?)
+            }
             Form::Json(template, most) => {
                 let maker = ObjectReader::new(template, &mut leaves, start, most);
                 ValueReader::Bytes(Box::new(maker))

@@ -12,7 +12,7 @@ use crate::values::size::Size;
 /// The names of a longer map are not compared with each other.
 const MOST_PAIRS: usize = 64;
 
-/// Append a record to the columns of a row; None: it is not taken. `is_exact`: only if the same bytes
+/// Append a record, or one of a union, to the columns of a row; None: it is not taken. `is_exact`: only if the same bytes
 /// are written of the columns.
 pub fn append_row(
     value: &[u8],
@@ -22,7 +22,12 @@ pub fn append_row(
     leaves: &mut [Leaf],
 ) -> Option<()> {
     let mut reader = Reader { rest: value, is_exact, size: Size::default() };
-    reader.record(plans, &mut appender.columns, 0, leaves)?;
+    if appender.template.is_union() {
+        let branch = usize::try_from(reader.long()?).ok()?;
+        reader.branch(plans.get(branch)?, branch, &mut appender.columns, 0, leaves)?;
+    } else {
+        reader.record(plans, &mut appender.columns, 0, leaves)?;
+    }
     appender.appending.size += reader.size;
     reader.rest.is_empty().then_some(())
 }
@@ -75,13 +80,33 @@ impl<'v> Reader<'v> {
             }
             return Some(());
         }
-        self.nested(plan, column, rep, leaves)
+        self.nested(plan, before, column, rep, leaves)
+    }
+
+    /// Append a value of a union: `plan` is that of this branch.
+    fn branch(
+        &mut self,
+        plan: &Plan,
+        branch: usize,
+        fields: &mut [Column],
+        rep: u8,
+        leaves: &mut [Leaf],
+    ) -> Option<()> {
+        for (place, field) in fields.iter_mut().enumerate() {
+            if place == branch {
+                self.value(plan, field, rep, leaves)?;
+            } else {
+                self.size.nbytes += field.append_null(rep, leaves).ok()?;
+            }
+        }
+        (branch < fields.len()).then_some(())
     }
 
     #[inline(never)]
     fn nested(
         &mut self,
         plan: &Plan,
+        before: &[Plan],
         column: &mut Column,
         rep: u8,
         leaves: &mut [Leaf],
@@ -105,6 +130,10 @@ impl<'v> Reader<'v> {
                 Some(())
             }
             (Plan::Map(plan), Node::Map(map)) => self.map(plan, map, rep, def, leaves),
+            (plan, Node::Struct(inner)) if inner.template.is_union() => {
+                let nulls = before.iter().filter(|plan| matches!(plan, Plan::Null)).count();
+                self.branch(plan, before.len() - nulls, &mut inner.fields, rep, leaves)
+            }
             (Plan::Record(plans), Node::Struct(inner)) => {
                 let Struct { fields, .. } = &mut **inner;
                 self.record(plans, fields, rep, leaves)

@@ -54,7 +54,7 @@ impl Block {
             let rows = self.rows(start, stop)?;
             let fields = self.records.format.get().given_fields();
             let mut leaves = self.records.columns().iter();
-            let mut reader = RowReader::new(py, fields, &mut leaves, rows.start)?;
+            let mut reader = RowReader::new(py, fields, &mut leaves, rows.start, false)?;
             list_of(py, rows.len(), |out| reader.read(py, rows.len(), out))
         })
     }

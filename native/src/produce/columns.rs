@@ -125,7 +125,7 @@ impl Column {
                 pair_size: size_of(key.width() + value.width(), leaves),
             })),
             Type::Struct(fields) => Node::Struct(Box::new(Struct {
-                template: Template::new(fields.iter().map(|field| &*field.name)),
+                template: Template::new(fields),
                 fields: fields
                     .iter()
                     .map(|field| Self::nested(field, def, rep, false, leaves, sizes))

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 
 use crate::produce::columns::{Appending, Column, NotTaken, Taken};
+use crate::produce::unions::{Union, append_union};
 use crate::python::dict_items::{Dict, Entries, Item};
 use crate::python::layout::{Fields, Layout, Version};
 use crate::python::py::{self, Ref};
 use crate::values::leaf::Leaf;
+use crate::values::schema::{Field, is_union_of_rows};
 use crate::values::strings::{ShortText, is_equal};
 
 /// More classes are not known at once; what is forgotten is learned again.
@@ -26,6 +28,8 @@ pub struct Template {
     last: usize,
     /// The same of records whose names come as text.
     text: TextOrder,
+    /// Where the fields are the branches of a union.
+    union: Option<Box<Union>>,
     /// Layouts of the classes whose objects were records here; None: not one these columns can use.
     classes: Vec<(Version, Option<Layout>)>,
 }
@@ -97,15 +101,40 @@ impl Order {
 }
 
 impl Template {
-    pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
-        let names: Vec<Box<str>> = names.map(Into::into).collect();
+    /// Of records with these fields, or values of a union with these branches.
+    pub fn new(fields: &[Field]) -> Self {
+        let names: Vec<Box<str>> = fields.iter().map(|field| field.name.clone()).collect();
         let columns = (0..).zip(&names).map(|(column, name)| (name.clone(), column)).collect();
         let keys = (0..names.len()).map(|column| Key { object: None, column }).collect();
         let orders = vec![Order::new(keys, &names)];
         // The first name comes after none, which has the last place.
         let after = (1..names.len()).chain([0, 0]).collect();
         let text = TextOrder { after, seen: vec![0; names.len()], record: 0, previous: 0 };
-        Self { names, columns, orders, last: 0, text, classes: Vec::new() }
+        let union = Union::of(fields);
+        Self { names, columns, orders, last: 0, text, union, classes: Vec::new() }
+    }
+
+    /// Of rows with these columns.
+    pub fn of_rows(columns: &[Field]) -> Self {
+        let template = Self::new(columns);
+        Self { union: template.union.filter(|_| is_union_of_rows(columns)), ..template }
+    }
+
+    /// Whether the fields are the branches of a union.
+    pub fn is_union(&self) -> bool {
+        self.union.is_some()
+    }
+
+    /// Whether a dict's keys are the names, by the objects of those that were seen last.
+    #[inline(always)]
+    pub fn has_last_keys(&self, dict: Dict<'_>) -> bool {
+        dict.len() == self.names.len()
+            && dict.iter().zip(&self.order().keys).all(|(item, key)| key.is(item.key))
+    }
+
+    /// Whether a dict's keys are the names.
+    pub fn has_keys(&mut self, dict: Dict<'_>, scratch: &mut Vec<u8>) -> bool {
+        dict.len() == self.names.len() && self.find(dict.iter(), scratch).is_some()
     }
 
     /// Begin a record whose names come as text.
@@ -151,6 +180,11 @@ impl Template {
     #[inline(always)]
     pub fn is_missing(&self, column: usize) -> bool {
         self.text.seen[column] != self.text.record
+    }
+
+    /// Whether an object's class has these fields.
+    pub fn has_fields_of(&mut self, object: Ref<'_>) -> bool {
+        self.layout(object).is_some()
     }
 
     /// Find the order of a dict's keys; None if they are not the names.
@@ -224,7 +258,7 @@ impl Template {
     }
 }
 
-/// Append a record's values to the columns of its fields.
+/// Append a record's values to the columns of its fields, or a union's to its branch.
 #[inline(always)]
 pub fn append_record(
     fields: &mut [Column],
@@ -234,6 +268,9 @@ pub fn append_record(
     leaves: &mut [Leaf],
     appending: &mut Appending,
 ) -> Taken {
+    if let Some(union) = &mut template.union {
+        return append_union(fields, union, row, rep, leaves, appending);
+    }
     match row.dict() {
         Some(dict) => append_dict(fields, template, dict, rep, leaves, appending),
         None => append_object(fields, template, row, rep, leaves, appending),
@@ -262,6 +299,24 @@ fn append_dict(
         }
         None => append_items(fields, template, dict.iter(), rep, leaves, appending),
     }
+}
+
+/// Append a dict's values to the columns of its fields, but not that of one key.
+pub fn append_without(
+    fields: &mut [Column],
+    template: &mut Template,
+    row: Ref<'_>,
+    key: Ref<'_>,
+    rep: u8,
+    leaves: &mut [Leaf],
+    appending: &mut Appending,
+) -> Taken {
+    let dict = row.dict().ok_or(NotTaken)?;
+    if dict.len() != fields.len() + 1 {
+        return Err(NotTaken); // a default may be missing
+    }
+    let items = dict.iter().filter(|item| item.key != key);
+    append_items(fields, template, items, rep, leaves, appending)
 }
 
 /// `items` are as many as the fields.

@@ -15,3 +15,4 @@ pub mod partitioner;
 pub mod records;
 pub mod reports;
 pub mod row_format;
+pub mod unions;

@@ -97,8 +97,8 @@ struct Known {
 
 #[pymethods]
 impl RowFormat {
-    /// Describe each column as `(name, nullable, type, details, children)`, and each leaf by its bytes
-    /// a row and a slot once it is decoded.
+    /// Describe each column as `(name, nullable, type, details, children, branch)`, and each leaf by its
+    /// bytes a row and a slot once it is decoded.
     #[new]
     fn new(
         py: Python<'_>,
@@ -185,8 +185,7 @@ impl RowFormat {
     /// Read values that are text or bytes, too.
     pub fn decode(&self, py: Python<'_>, decoder: Box<dyn Decoder>) -> PyResult<()> {
         let _ = self.decoder.set(decoder); // once
-        let names = self.given_fields().iter().map(|field| &*field.name);
-        self.rows(py).ok_or_else(in_use)?.template = Template::new(names);
+        self.rows(py).ok_or_else(in_use)?.template = Template::of_rows(self.given_fields());
         Ok(())
     }
 
@@ -235,7 +234,7 @@ impl RowAppender {
         Self {
             columns,
             headers,
-            template: Template::new(fields.iter().map(|field| &*field.name)),
+            template: Template::of_rows(fields),
             appending: Appending::default(),
             places: Places { keys, times: keys + 1, headers: keys + 2..model.len() },
             known: model.iter().map(|_| Known { pays: true, rows: 0, lookup: None }).collect(),
@@ -308,7 +307,12 @@ fn capacity(leaves: &[Leaf]) -> usize {
 }
 
 pub fn headers_field() -> Field {
-    let field = |name: &str, nullable, data_type| Field { name: name.into(), nullable, data_type };
+    let field = |name: &str, nullable, data_type| Field {
+        name: name.into(),
+        nullable,
+        data_type,
+        branch: None,
+    };
     let pair = Type::Struct(vec![
         field("key", true, Type::Text { symbols: None }),
         field("value", true, Type::Binary),

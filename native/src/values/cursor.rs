@@ -38,13 +38,28 @@ impl<L: Deref<Target = Leaf>> Cursor<L> {
         }
     }
 
+    /// Whether the next slot of a flat leaf is null.
+    #[inline(always)]
+    fn is_flat_null(&self, nulls: &[u32]) -> bool {
+        nulls.get(self.nulls).is_some_and(|&null| null as usize == self.slot)
+    }
+
+    /// Whether the next slot is null at this definition level.
+    #[inline(always)]
+    pub fn is_null(&self, def: u8) -> bool {
+        match &self.leaf.levels {
+            Levels::Flat { nulls } => self.is_flat_null(nulls),
+            _ => self.def() < def,
+        }
+    }
+
     /// Pass the next slot; returns the number of its value, None for null.
     #[inline(always)]
     pub fn next(&mut self) -> Option<usize> {
         let is_null = match &self.leaf.levels {
             Levels::Required => false,
             Levels::Flat { nulls } => {
-                let is_null = nulls.get(self.nulls).is_some_and(|&null| null as usize == self.slot);
+                let is_null = self.is_flat_null(nulls);
                 self.nulls += usize::from(is_null);
                 is_null
             }
@@ -62,6 +77,7 @@ impl<L: Deref<Target = Leaf>> Cursor<L> {
     /// Pass a slot that has no value.
     #[inline(always)]
     pub fn skip(&mut self) {
+        self.nulls += usize::from(matches!(self.leaf.levels, Levels::Flat { .. }));
         self.slot += 1;
     }
 }

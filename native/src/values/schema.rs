@@ -110,21 +110,38 @@ pub struct Field {
     pub name: Box<str>,
     pub nullable: bool,
     pub data_type: Type,
+    /// The name of the branch that it is in a union.
+    pub branch: Option<Box<str>>,
 }
+
+/// Whether fields are the branches of a union, of which one is not null.
+pub fn is_union(fields: &[Field]) -> bool {
+    !fields.is_empty() && fields.iter().all(|field| field.nullable && field.branch.is_some())
+}
+
+/// Whether rows of these columns are records of several types.
+pub fn is_union_of_rows(fields: &[Field]) -> bool {
+    is_union(fields) && fields.iter().all(|field| matches!(field.data_type, Type::Struct(_)))
+}
+
+/// Name, whether it may be null, type, details, children, and the branch of a union.
+type Described<'py> = (
+    Bound<'py, PyString>,
+    bool,
+    Bound<'py, PyString>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyTuple>,
+    Option<String>,
+);
 
 /// The bytes of a text's index or end, and of the place of a null.
 const PLACE: usize = 4;
 
 impl Field {
-    /// Read `(name, nullable, type name, details, children)`.
+    /// Read `(name, nullable, type name, details, children, branch)`.
     pub fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (name, nullable, type_name, details, children): (
-            Bound<'_, PyString>,
-            bool,
-            Bound<'_, PyString>,
-            Bound<'_, PyAny>,
-            Bound<'_, PyTuple>,
-        ) = described.extract()?;
+        let (name, nullable, type_name, details, children, branch): Described<'_> =
+            described.extract()?;
         let name = name.to_str()?.into();
         let type_name = type_name.to_str()?;
         let mut children =
@@ -171,7 +188,7 @@ impl Field {
             "struct" => Type::Struct(children),
             _ => return Err(PyValueError::new_err(format!("no type {type_name:?}"))),
         };
-        Ok(Self { name, nullable, data_type })
+        Ok(Self { name, nullable, data_type, branch: branch.map(String::into_boxed_str) })
     }
 }
 

@@ -6,11 +6,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::python::new::{none, owned};
+use crate::python::new::{none, owned, text};
 use crate::values::cursor::Cursor;
 use crate::values::dicts::{DictMaker, set};
 use crate::values::leaf::{Leaf, Levels};
-use crate::values::schema::{Field, Type};
+use crate::values::schema::{Field, Type, is_union, is_union_of_rows};
 use crate::values::to_objects::Objects;
 
 /// So many values of a column are made in turn: they stay in the processor's cache until their rows
@@ -22,38 +22,53 @@ const ROWS: usize = 64;
 /// It makes objects that the garbage collector tracks, so Python code may run between any two of
 /// them. That is why leaves must not change.
 pub struct RowReader<L> {
-    dicts: DictMaker,
-    columns: Vec<ColumnReader<L>>,
+    rows: Rows<L>,
+}
+
+enum Rows<L> {
+    Dicts { dicts: DictMaker, columns: Vec<ColumnReader<L>> },
+    Union(ColumnReader<L>),
 }
 
 impl<L: Deref<Target = Leaf>> RowReader<L> {
-    /// Read from row `start` on. `leaves` are those of all fields, in order.
+    /// Read from row `start` on. `leaves` are those of all fields, in order. `named`: a record of a
+    /// union is a tuple of its name and itself.
     pub fn new(
         py: Python<'_>,
         fields: &[Field],
         leaves: &mut impl Iterator<Item = L>,
         start: usize,
+        named: bool,
     ) -> PyResult<Self> {
+        let place = Place { start, named };
+        if is_union_of_rows(fields) {
+            let node = NodeReader::union(py, fields, (0, 0), leaves, place)?;
+            return Ok(Self { rows: Rows::Union(ColumnReader { nullable: false, def: 0, node }) });
+        }
         let columns = fields
             .iter()
-            .map(|field| ColumnReader::new(py, field, leaves, start))
+            .map(|field| ColumnReader::nested(py, field, (0, 0), leaves, place))
             .collect::<PyResult<Vec<_>>>()?;
-        Ok(Self { dicts: dict_maker(py, fields)?, columns })
+        Ok(Self { rows: Rows::Dicts { dicts: dict_maker(py, fields)?, columns } })
     }
 
-    /// Append the next rows, as dicts.
+    /// Append the next rows: dicts, or values of their union.
     pub fn read<'py>(
         &mut self,
         py: Python<'py>,
         rows: usize,
         out: &mut Vec<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
+        let (row_dicts, columns) = match &mut self.rows {
+            Rows::Union(union) => return union.read(py, rows, out),
+            Rows::Dicts { dicts, columns } => (dicts, columns),
+        };
         let mut cells = Vec::with_capacity(ROWS.min(rows));
         let mut left = rows;
         while left > 0 {
             let count = left.min(ROWS);
-            let dicts = self.dicts.begin(py, count)?;
-            for (key, column) in self.columns.iter_mut().enumerate() {
+            let dicts = row_dicts.begin(py, count)?;
+            for (key, column) in columns.iter_mut().enumerate() {
                 column.read(py, count, &mut cells)?;
                 dicts.set(key, cells.drain(..))?;
             }
@@ -79,10 +94,53 @@ pub struct ColumnReader<L> {
 
 enum NodeReader<L> {
     Leaf(LeafReader<L>),
-    List { rep: u8, item: Box<ColumnReader<L>> },
-    Map { rep: u8, key: Box<ColumnReader<L>>, value: Box<ColumnReader<L>> },
-    Struct { dicts: DictMaker, fields: Vec<ColumnReader<L>> },
-    Tuple { fields: Vec<ColumnReader<L>> },
+    List {
+        rep: u8,
+        item: Box<ColumnReader<L>>,
+    },
+    Map {
+        rep: u8,
+        key: Box<ColumnReader<L>>,
+        value: Box<ColumnReader<L>>,
+    },
+    Struct {
+        dicts: DictMaker,
+        fields: Vec<ColumnReader<L>>,
+    },
+    Tuple {
+        fields: Vec<ColumnReader<L>>,
+    },
+    /// With the names of records that have one.
+    Union {
+        members: Vec<(ColumnReader<L>, Option<Py<PyAny>>)>,
+    },
+}
+
+/// From which row on to read, and whether records of unions have names.
+#[derive(Clone, Copy)]
+struct Place {
+    start: usize,
+    named: bool,
+}
+
+impl<L: Deref<Target = Leaf>> NodeReader<L> {
+    /// What reads a union, of which these are the branches.
+    fn union(
+        py: Python<'_>,
+        fields: &[Field],
+        levels: (u8, u8),
+        leaves: &mut impl Iterator<Item = L>,
+        place: Place,
+    ) -> PyResult<Self> {
+        let mut member = |field: &Field| -> PyResult<_> {
+            let has_name = place.named && matches!(field.data_type, Type::Struct(_));
+            let name = field.branch.as_ref().filter(|_| has_name);
+            let name = name.map(|name| text(py, name.as_bytes())).transpose()?;
+            let reader = ColumnReader::nested(py, field, levels, leaves, place)?;
+            Ok((reader, name.map(Bound::unbind)))
+        };
+        Ok(Self::Union { members: fields.iter().map(&mut member).collect::<PyResult<_>>()? })
+    }
 }
 
 impl<L: Deref<Target = Leaf>> ColumnReader<L> {
@@ -93,7 +151,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
         leaves: &mut impl Iterator<Item = L>,
         start: usize,
     ) -> PyResult<Self> {
-        Self::nested(py, field, 0, 0, leaves, start)
+        Self::nested(py, field, (0, 0), leaves, Place { start, named: false })
     }
 
     /// Make tuples of the structs that are the items of this list.
@@ -109,14 +167,13 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
     fn nested(
         py: Python<'_>,
         field: &Field,
-        def: u8,
-        rep: u8,
+        (def, rep): (u8, u8),
         leaves: &mut impl Iterator<Item = L>,
-        start: usize,
+        place: Place,
     ) -> PyResult<Self> {
         let def = def + u8::from(field.nullable);
         let mut inner = |child: &Field, def, rep| {
-            Self::nested(py, child, def, rep, leaves, start).map(Box::new)
+            Self::nested(py, child, (def, rep), leaves, place).map(Box::new)
         };
         let node = match &field.data_type {
             Type::List(item) | Type::FixedList(item, _) => {
@@ -127,16 +184,19 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
                 key: inner(key, def + 1, rep + 1)?,
                 value: inner(value, def + 1, rep + 1)?,
             },
+            Type::Struct(fields) if is_union(fields) => {
+                NodeReader::union(py, fields, (def, rep), leaves, place)?
+            }
             Type::Struct(fields) => NodeReader::Struct {
                 dicts: dict_maker(py, fields)?,
                 fields: fields
                     .iter()
-                    .map(|child| Self::nested(py, child, def, rep, leaves, start))
+                    .map(|child| Self::nested(py, child, (def, rep), leaves, place))
                     .collect::<PyResult<_>>()?,
             },
             data_type => {
                 let leaf = leaves.next().expect("there is a leaf for each field");
-                NodeReader::Leaf(LeafReader::new(leaf, data_type, start))
+                NodeReader::Leaf(LeafReader::new(leaf, data_type, place.start))
             }
         };
         Ok(Self { nullable: field.nullable, def, node })
@@ -178,6 +238,7 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
                 let items = items.collect::<PyResult<Vec<_>>>()?;
                 Ok(PyTuple::new(py, items)?.into_any())
             }
+            NodeReader::Union { members } => next_of_union(py, members),
             NodeReader::List { item, .. } if is_empty => {
                 item.skip();
                 // SAFETY: a new list.
@@ -211,6 +272,10 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
         }
     }
 
+    fn is_null(&self) -> bool {
+        self.first().is_null(self.def)
+    }
+
     /// Pass one slot, which has no value, in all leaves.
     fn skip(&mut self) {
         match &mut self.node {
@@ -223,6 +288,9 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             NodeReader::Struct { fields, .. } | NodeReader::Tuple { fields } => {
                 fields.iter_mut().for_each(Self::skip);
             }
+            NodeReader::Union { members } => {
+                members.iter_mut().for_each(|(member, _)| member.skip())
+            }
         }
     }
 
@@ -233,8 +301,30 @@ impl<L: Deref<Target = Leaf>> ColumnReader<L> {
             NodeReader::List { item, .. } => item.first(),
             NodeReader::Map { key, .. } => key.first(),
             NodeReader::Struct { fields, .. } | NodeReader::Tuple { fields } => fields[0].first(),
+            NodeReader::Union { members } => members[0].0.first(),
         }
     }
+}
+
+/// The value of the branch that is not null.
+fn next_of_union<'py, L: Deref<Target = Leaf>>(
+    py: Python<'py>,
+    members: &mut [(ColumnReader<L>, Option<Py<PyAny>>)],
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut value = None;
+    for (member, name) in members {
+        if member.is_null() {
+            member.skip();
+            continue;
+        }
+        let own = member.next(py)?;
+        let own = match name {
+            Some(name) => PyTuple::new(py, [name.bind(py).clone(), own])?.into_any(),
+            None => own,
+        };
+        value.get_or_insert(own);
+    }
+    Ok(value.unwrap_or_else(|| none(py)))
 }
 
 struct LeafReader<L> {

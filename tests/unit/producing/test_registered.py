@@ -349,7 +349,7 @@ def test_what_the_registry_refuses_is_not_used(kafka, producer) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
-        ('"long"', "AVRO", "a topic's Avro schema must be one record"),
+        ('"long"', "AVRO", "a topic's Avro schema must be one record, or a union of records"),
         ("{}", "JSON", "its type is JSON, and rows are produced by Avro schemas alone"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.schema.growth import merged
+from columnar_kafka.schema.unions import member
 
 
 def required(name: str, arrow: pa.DataType) -> pa.Field:
@@ -79,3 +80,22 @@ def test_types_without_a_wider_form_are_named(one, other, field) -> None:
     with pytest.raises(SchemaError) as raised:
         merged(*schemas)
     assert str(raised.value) == f"field {field}, and neither is a wider form"
+
+
+def union(*names: str) -> pa.Schema:
+    members = [member(place, name, pa.int64()) for place, name in enumerate(names)]
+    return pa.schema([required("u", pa.struct(members))])
+
+
+def test_a_union_has_the_branches_of_the_longer_one() -> None:
+    for both in (merged(union("A"), union("A", "B")), merged(union("A", "B"), union("A"))):
+        assert both.equals(union("A", "B"), check_metadata=True)
+
+
+def test_a_branch_that_is_another_one_is_no_wider_form() -> None:
+    with pytest.raises(SchemaError) as raised:
+        merged(union("A", "B"), union("A", "C"))
+    assert str(raised.value) == (
+        "field 'u.member1' is the branch 'B' of a union, and 'C': a union's branches keep their "
+        "order"
+    )

@@ -297,10 +297,10 @@ RESERVED = "reserved for each record's key, time and headers"
             one({"type": "bytes", "logicalType": "decimal", "precision": 77}),
             "field 'f' is a decimal of 77 digits; the most is 76",
         ),
-        ('"int"', "a topic's Avro schema must be one record"),
+        ('"int"', "a topic's Avro schema must be one record, or a union of records"),
         (
             '{"type": "enum", "name": "e", "symbols": ["A"]}',
-            "a topic's Avro schema must be one record",
+            "a topic's Avro schema must be one record, or a union of records",
         ),
     ],
 )

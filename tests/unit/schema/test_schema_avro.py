@@ -14,7 +14,7 @@ import pytest
 
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.decoding import Decoding
-from columnar_kafka.schema import RecordSchema
+from columnar_kafka.schema import RecordSchema, canonical
 
 
 def one(avro: Any, **more: Any) -> dict[str, Any]:
@@ -66,35 +66,98 @@ def test_a_union_inside_a_list_becomes_its_elements_type() -> None:
     assert arrow.field("f").type == pa.list_(pa.int64())
 
 
+def shown(schema: Any) -> list[str]:
+    """Return the lines of the canonical text of a schema."""
+    return canonical(RecordSchema.parse(schema).arrow).splitlines()
+
+
 @pytest.mark.parametrize(
-    ("branches", "shown"),
+    ("branches", "members"),
     [
-        (["int", "string", "null"], "int, string"),
-        (["int", "double"], "int, double"),
-        (["long", "float", "double"], "long, float, double"),
-        (["string", "bytes"], "string, bytes"),
-        ([RECORD, RECORD | {"name": "q2"}], "x.y.q, x.y.q2"),
-        ([ENUM, ENUM | {"name": "e2"}], "x.y.e, x.y.e2"),
-        ([FIXED, FIXED | {"name": "x2"}], "x.y.x, x.y.x2"),
-        ([DATE, "long"], "date, long"),
-        ([DECIMAL, FIXED], "decimal, x.y.x"),
-        ([UUID, ENUM], "uuid, x.y.e"),
-        ([{"type": "array", "items": "int"}, {"type": "map", "values": "int"}], "array, map"),
+        (["int", "string", "null"], {"int": "int32", "string": "string"}),
+        (["int", "double"], {"int": "int32", "double": "float64"}),
+        (
+            ["long", "null", "float", "double"],
+            {"long": "int64", "float": "float32", "double": "float64"},
+        ),
+        ([ENUM, ENUM | {"name": "e2"}], {"x.y.e": "string", "x.y.e2": "string"}),
+        (
+            [FIXED, "string", "bytes"],
+            {"x.y.x": "fixed_size_binary[4]", "string": "string", "bytes": "binary"},
+        ),
+        ([DATE, "long"], {"int": "date32", "long": "int64"}),
+        ([DECIMAL, FIXED], {"bytes": "decimal128[4,2]", "x.y.x": "fixed_size_binary[4]"}),
+        ([UUID, ENUM], {"string": "string", "x.y.e": "string"}),
     ],
 )
-def test_any_other_union_is_refused_with_its_branches_and_what_to_do(
-    branches: list[Any], shown: str
+def test_any_other_union_has_a_member_for_each_branch(
+    branches: list[Any], members: dict[str, str]
 ) -> None:
-    """A column has one type: the values read would not be the values produced."""
-    assert refusal(one(branches)) == (
-        f"field 'f' is a union of {shown}; a column has one type: use one, or a record with a "
-        "nullable field for each"
+    """They are named as Spark's Avro reader names them, and null is none of them."""
+    lines = ['0 "f" struct' + ("?" if "null" in branches else "")]
+    for place, (name, arrow) in enumerate(members.items()):
+        lines += [f'1 "member{place}" {arrow}?', f'2 @ ["columnar.branch", "{name}"]']
+    assert shown(one(branches)) == lines
+
+
+def test_unions_are_in_lists_maps_and_each_others_records() -> None:
+    inner = RECORD | {"fields": [{"name": "u", "type": ["int", {"type": "array", "items": "int"}]}]}
+    assert shown(one({"type": "map", "values": ["string", inner]})) == [
+        '0 "f" map',
+        '1 "key" string',
+        '1 "value" struct',
+        '2 "member0" string?',
+        '3 @ ["columnar.branch", "string"]',
+        '2 "member1" struct?',
+        '3 @ ["columnar.branch", "x.y.q"]',
+        '3 "u" struct',
+        '4 "member0" int32?',
+        '5 @ ["columnar.branch", "int"]',
+        '4 "member1" list?',
+        '5 @ ["columnar.branch", "array"]',
+        '5 "item" int32',
+    ]
+
+
+def test_a_union_of_records_has_their_members_for_columns() -> None:
+    schema = [RECORD, RECORD | {"name": "z", "namespace": "n"}]
+    assert shown(schema) == [
+        '0 "member0" struct?',
+        '1 @ ["columnar.branch", "q"]',
+        '1 "a" int32',
+        '0 "member1" struct?',
+        '1 @ ["columnar.branch", "n.z"]',
+        '1 "a" int32',
+    ]
+    other = {"type": "record", "name": "u", "fields": [{"name": "q", "type": "q"}]}
+    assert RecordSchema.parse([RECORD, other]).arrow.field(1).type.field(0).type == (
+        RecordSchema.parse([RECORD, other]).arrow.field(0).type
     )
 
 
-def test_unions_are_refused_with_the_path_of_the_field() -> None:
-    inner = {"type": "record", "name": "q", "fields": [{"name": "u", "type": ["int", "string"]}]}
-    assert refusal(one({"type": "map", "values": inner})).startswith("field 'f.value.u' is a union")
+@pytest.mark.parametrize(
+    ("branches", "name"),
+    [
+        (["string", "int", "string"], "string"),
+        (["long", {"type": "long", "logicalType": "timestamp-millis"}, "string"], "long"),
+        ([{"type": "array", "items": "int"}, {"type": "array", "items": "long"}], "array"),
+    ],
+)
+def test_a_union_with_a_type_twice_is_refused(branches: list[Any], name: str) -> None:
+    assert refusal(one(branches)) == (
+        f"field 'f' is a union with {name!r} 2 times, and nobody could tell which of them a value "
+        "is: Avro allows each type once, unless it has a name of its own"
+    )
+
+
+def test_what_a_branch_cannot_be_is_refused_with_its_path() -> None:
+    loop = {"type": "record", "name": "q", "fields": [{"name": "next", "type": ["null", "q"]}]}
+    assert refusal([RECORD | {"name": "z"}, loop]) == (
+        "field 'member1.next' is recursive (q): a column type must be finite"
+    )
+    assert refusal(one(["string", FIXED | {"size": 0}])) == (
+        "field 'f.member1' is fixed to 0 bytes, which Parquet cannot store"
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,9 +263,11 @@ def test_a_list_of_one_record_and_what_it_uses_is_a_schema(write: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("types", [[], [ENUM], [RECORD, RECORD | {"name": "z"}], ["null", RECORD]])
-def test_a_list_with_any_other_number_of_records_is_refused(types: list[Any]) -> None:
-    assert refusal(types) == "a topic's Avro schema must be one record"
+@pytest.mark.parametrize(
+    "types", [[], [ENUM], ["null", RECORD], [RECORD, RECORD | {"name": "z"}, ENUM]]
+)
+def test_a_list_of_anything_but_records_is_refused(types: list[Any]) -> None:
+    assert refusal(types) == "a topic's Avro schema must be one record, or a union of records"
 
 
 def test_a_schema_that_fastavro_has_parsed_is_accepted_too() -> None:

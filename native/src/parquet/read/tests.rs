@@ -12,7 +12,7 @@ const WRITER: &str = "parquet-cpp-arrow version 26.0.1";
 const ROWS: usize = 300;
 
 fn field(name: &str, nullable: bool, data_type: Type) -> Field {
-    Field { name: name.into(), nullable, data_type }
+    Field { name: name.into(), nullable, data_type, branch: None }
 }
 
 /// Name, physical type, repetition and number of children.

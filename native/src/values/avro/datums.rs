@@ -7,13 +7,15 @@ use super::plan::Plan;
 use crate::values::cursor::Cursor;
 use crate::values::leaf::{Leaf, Levels, Values};
 use crate::values::made::MakesValues;
-use crate::values::schema::{Field, Type};
+use crate::values::schema::{Field, Type, is_union, is_union_of_rows};
 
 /// How the datums of some columns are written.
 pub struct Template {
     /// What stands in front of each.
     header: Vec<u8>,
     fields: Vec<ValueWriter>,
+    /// Whether the columns are the branches of a union.
+    is_union: bool,
     /// How many leaves the columns have.
     leaves: usize,
 }
@@ -46,15 +48,33 @@ enum Node {
         branch: Option<i64>,
         fields: Vec<ValueWriter>,
     },
+    /// Each has its own branch.
+    Union(Vec<ValueWriter>),
 }
 
 impl Template {
     /// For these columns; None: a type is not the column's.
     pub fn new(columns: &[Field], plans: Vec<Plan>, header: Vec<u8>) -> Option<Self> {
         let mut leaves = 0;
-        let fields = writers(columns, plans, (0, 0), &mut leaves)?;
-        Some(Self { header, fields, leaves })
+        let is_union = is_union_of_rows(columns);
+        let fields = if is_union {
+            members(columns, (0..).map(Some).zip(plans), (0, 0), &mut leaves)?
+        } else {
+            writers(columns, plans, (0, 0), &mut leaves)?
+        };
+        Some(Self { header, fields, is_union, leaves })
     }
+}
+
+/// What writes the branches of a union.
+fn members(
+    fields: &[Field],
+    branches: impl IntoIterator<Item = (Option<i64>, Plan)>,
+    levels: (u8, u8),
+    leaves: &mut usize,
+) -> Option<Vec<ValueWriter>> {
+    let pairs = fields.iter().zip(branches);
+    pairs.map(|(field, branch)| writer_of(field, vec![branch], None, levels, leaves)).collect()
 }
 
 fn writers(
@@ -67,14 +87,7 @@ fn writers(
     pairs.map(|(field, plan)| writer(field, plan, levels, leaves)).collect()
 }
 
-fn writer(
-    field: &Field,
-    plan: Plan,
-    (def, rep): (u8, u8),
-    leaves: &mut usize,
-) -> Option<ValueWriter> {
-    let def = def + u8::from(field.nullable);
-    let first = *leaves;
+fn writer(field: &Field, plan: Plan, levels: (u8, u8), leaves: &mut usize) -> Option<ValueWriter> {
     let mut branches: Vec<(Option<i64>, Plan)> = match plan {
         Plan::Union(plans) => (0..).map(Some).zip(plans).collect(),
         plan => vec![(None, plan)],
@@ -84,9 +97,26 @@ fn writer(
     if field.nullable && null.is_none() {
         return None;
     }
+    writer_of(field, branches, null, levels, leaves)
+}
+
+/// What writes a field as one of some types, which are not null, or as `null`.
+fn writer_of(
+    field: &Field,
+    mut branches: Vec<(Option<i64>, Plan)>,
+    null: Option<i64>,
+    (def, rep): (u8, u8),
+    leaves: &mut usize,
+) -> Option<ValueWriter> {
+    let def = def + u8::from(field.nullable);
+    let first = *leaves;
     let node = if field.data_type.is_leaf() {
         *leaves += 1;
         Node::Leaf(branches)
+    } else if let Type::Struct(fields) = &field.data_type
+        && is_union(fields)
+    {
+        Node::Union(members(fields, branches, (def, rep), leaves)?)
     } else {
         let (branch, plan) = branches.pop()?;
         match (&field.data_type, plan) {
@@ -135,7 +165,11 @@ impl MakesValues for DatumReader {
         let Self { template, writer } = self;
         writer.out.clear();
         writer.out.extend_from_slice(&template.header);
-        writer.record(&template.fields)?;
+        if template.is_union {
+            writer.union(&template.fields)?;
+        } else {
+            writer.record(&template.fields)?;
+        }
         writer.check_size()?;
         Some(&writer.out)
     }
@@ -156,6 +190,20 @@ impl Writer {
 
     fn record(&mut self, fields: &[ValueWriter]) -> Option<()> {
         fields.iter().try_for_each(|field| self.value(field))
+    }
+
+    /// Append the branch that is not null.
+    fn union(&mut self, members: &[ValueWriter]) -> Option<()> {
+        let is_here = |member: &ValueWriter| !self.cursors[member.first].is_null(member.def);
+        let here = members.iter().position(is_here)?;
+        for (place, member) in members.iter().enumerate() {
+            match self.cursors[member.first].is_null(member.def) {
+                true => self.skip(member),
+                false if place == here => self.value(member)?,
+                false => return None,
+            }
+        }
+        Some(())
     }
 
     #[inline(always)]
@@ -184,6 +232,7 @@ impl Writer {
         let is_empty = def == value.def;
         match &value.node {
             Node::Leaf(_) => unreachable!("leaves are written before"),
+            Node::Union(members) => self.union(members)?,
             Node::Record { branch, fields } => {
                 push_branch(*branch, &mut self.out);
                 self.record(fields)?;
@@ -238,7 +287,9 @@ impl Writer {
                 self.cursors[*keys].skip();
                 self.skip(value);
             }
-            Node::Record { fields, .. } => fields.iter().for_each(|field| self.skip(field)),
+            Node::Union(fields) | Node::Record { fields, .. } => {
+                fields.iter().for_each(|field| self.skip(field))
+            }
         }
     }
 }
