@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -23,7 +24,7 @@ from columnar_kafka.schema.avro import record_of_list, with_types
 from columnar_kafka.schema.to_avro import faithful_avro
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 __all__ = ["Registration", "Registries"]
 
