@@ -24,6 +24,7 @@ __all__ = [
     "boolean",
     "c_integer",
     "choice",
+    "hidden",
     "integer",
     "number",
 ]
@@ -116,6 +117,11 @@ class Arguments:
         if not (isinstance(self._given()[0][0], dict) if count else self._given()[1]):
             raise TypeError("expected configuration dict")
         return Hidden({**(self._given()[0][0] if count else {}), **self._given()[1]})
+
+
+def hidden(config: Any) -> Any:
+    """Return settings, or a client in their place; of settings, nothing shows their values."""
+    return Hidden(config) if isinstance(config, Mapping) else config
 
 
 def integer(low: int, high: int) -> Callable[[str, Any], int]:

@@ -67,8 +67,8 @@ class OneSpark(LoadScopeScheduling):
         if any(test in nodeid for test in SPARK_TESTS):
             return "spark"
         file = nodeid.partition("::")[0]
-        # Long tests share what their file has started, such as MirrorMaker.
-        return file if "faults/" in file else nodeid
+        # Long tests share what their file has started, such as MirrorMaker, and others a registry.
+        return file if "faults/" in file or "schema_registry" in file else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -7,6 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from confluent_kafka import Message
 from lakes import GENERATIONS, DirectoryLake, letters, place_at
 from same_tables import assert_same
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
-
     from columnar_kafka.ingest import Decoding
 
 HEADERS: list[Any] = [None, None, [("h", b"1"), ("é", None)], []]
@@ -34,6 +36,43 @@ ROOM = 1 << 40
 def assert_lands_alike(
     decoding: Decoding, values: Sequence[bytes | None], rng: random.Random
 ) -> None:
+    """Compare rows, dead letters and files."""
+    layout = Layout(file_bytes=rng.choice([1 << 20, 2000]))
+    messages = messages_of(values, rng)
+    together = landed(messages, decoding, layout, add_together)
+    assert_landed_alike(together, landed(messages, decoding, layout, add_one_by_one))
+
+
+def assert_rows_land_alike(
+    decoding: Decoding, values: Sequence[bytes | None], rng: random.Random
+) -> None:
+    """Compare rows and dead letters: what a file's columns are depends on when they are known."""
+    layout, messages = Layout(), messages_of(values, rng)
+    one, other = (
+        landed(messages, decoding, layout, add, read=rows_of)
+        for add in (add_together, add_one_by_one)
+    )
+    assert one[1] == other[1]
+    for table, expected in zip(one[0], other[0], strict=True):
+        assert table.schema == expected.schema
+        assert table.equals(expected)
+
+
+def rows_of(lake: DirectoryLake) -> pl.DataFrame:
+    """Return the rows of files, whose columns may differ, by their places; NaN equals itself."""
+    files = lake.filesystem()
+    tables = [pq.read_table(path, filesystem=files) for path in lake.data_files()]
+    table = pa.concat_tables(tables, promote_options="permissive")
+    kafka = table["_kafka"].combine_chunks()
+    places = pa.table({name: kafka.field(name) for name in ("segment", "row")})
+    order = pc.sort_indices(places, [("segment", "ascending"), ("row", "ascending")])
+    frame = pl.from_arrow(table.select(sorted(table.column_names)).take(order))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def messages_of(values: Sequence[bytes | None], rng: random.Random) -> list[Message]:
+    """Return messages with these values, and other parts at random."""
     messages, offset = [], rng.choice([0, 65_500])
     for value in values:
         offset += rng.choice([1, 1, 1, 5])
@@ -48,9 +87,7 @@ def assert_lands_alike(
                 timestamp=rng.choice([(0, 0), (1, 0), (1, 1_700_000_000_000), (2, 5)]),
             )
         )
-    layout = Layout(file_bytes=rng.choice([1 << 20, 2000]))
-    together = landed(messages, decoding, layout, add_together)
-    assert_landed_alike(together, landed(messages, decoding, layout, add_one_by_one))
+    return messages
 
 
 def add_together(stager: Stager, messages: list[Message]) -> None:
@@ -67,7 +104,7 @@ def add_one_by_one(stager: Stager, messages: list[Message]) -> None:
         stager.add(source_message(message))
 
 
-Landed = tuple[list["pa.Table"], list[tuple[int, str]], StageResult]
+Landed = tuple[list[Any], list[tuple[int, str]], StageResult]
 
 
 def landed(
@@ -75,6 +112,7 @@ def landed(
     decoding: Decoding,
     layout: Layout,
     add: Callable[[Stager, list[Message]], None],
+    read: Callable[[DirectoryLake], Any] = DirectoryLake.read,
 ) -> Landed:
     """Return the rows and the dead letters of messages, and what was staged."""
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +128,7 @@ def landed(
             (letter["offset"], re.sub("0x[0-9a-f]+", "", letter["reason"]))
             for letter in letters(place)
         ]
-        return [lake.read()] if staged.files else [], refused, staged
+        return [read(lake)] if staged.files else [], refused, staged
 
 
 def assert_landed_alike(one: Landed, other: Landed) -> None:

@@ -15,7 +15,7 @@ from columnar_kafka.aio.delivery_future import DeliveryFuture
 from columnar_kafka.aio.inbox import Inbox, for_threads
 from columnar_kafka.aio.poller import STEP, ProducerPoller
 from columnar_kafka.aio.threads import Threads, check_loop
-from columnar_kafka.config import Arguments, Hidden
+from columnar_kafka.config import Arguments, Hidden, hidden
 from columnar_kafka.errors import ConfigError
 from columnar_kafka.producing.accepting.arguments import first_given
 from columnar_kafka.producing.producer import Producer
@@ -133,6 +133,7 @@ class AIOProducer:
         conf: Mapping[str, Any] | None = None,
     ) -> None:
         """Send the rows produced to `topic` as segments; see `Producer.set_schema`."""
+        registry = hidden(registry)
         of_registry = {"registry": registry, "subject": subject, "conf": conf}
         call = partial(self._producer.set_schema, value_format=value_format, **of_registry)
         await self._call(call, topic, schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.growth import merged
 from columnar_kafka.schema.json_schema import read_json_schema
 from columnar_kafka.schema.leading import of_columns
+from columnar_kafka.schema.unions import without_unions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +79,10 @@ class RegisteredRows(PlainRows):
         super().__init__(of_columns(columns) if columns else RecordSchema(pa.schema([])))
         self._schemas = schemas
         self._known = {} if known is None else known
-        self._rows = RowColumns(self.records)
+        # Datums are read with the members of unions.
+        plain, defaults = without_unions(self.columns)
+        defaults = {**self.records.defaults, **defaults}
+        self._rows = RowColumns(replace(self.records, arrow=plain, defaults=defaults))
 
     def value(self, data: bytes, headers: MessageHeaders | None) -> RegisteredValue:
         """See `PlainRows.value`."""

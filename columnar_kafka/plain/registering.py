@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import hidden
 from columnar_kafka.errors import ColumnarError, ConfigError, RegistryError, SchemaError
 from columnar_kafka.plain.registry_client import RegistryClient, avro_serializer, context, parsed
 from columnar_kafka.schema import RecordSchema
@@ -85,8 +85,7 @@ class Registries:
                 if given is registry or given == registry:
                     return client
             client = RegistryClient(registry)
-            kept = Hidden(registry) if isinstance(registry, Mapping) else registry
-            self._clients.append((kept, client))
+            self._clients.append((hidden(registry), client))
             return client
 
 

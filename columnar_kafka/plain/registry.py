@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from columnar_kafka.config import hidden
 from columnar_kafka.errors import SchemaError
 from columnar_kafka.plain.avro import Avro
 from columnar_kafka.plain.json import Json
@@ -34,6 +35,7 @@ class Registry:
     """
 
     name = ""
+    _place = ""
 
     def __init__(self, client: Any) -> None:
         """Ask a registry.
@@ -44,11 +46,13 @@ class Registry:
         Raises:
             ConfigError: settings are not allowed, or the extra ``registry`` is not installed.
         """
+        client = hidden(client)
         self._schemas = SchemasById(client)
+        self._place = self._schemas.place
         self._formats: dict[Said, Format] = {}
 
     def __repr__(self) -> str:
-        return f"<Registry {self._schemas.place}>"
+        return f"<Registry {self._place}>"
 
     def leading(self, messages: Sequence[Any], *, is_key: bool) -> tuple[Format, int]:
         """Return the format of the first messages, and how many have it.

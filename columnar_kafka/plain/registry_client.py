@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError
 
+from columnar_kafka.config import Hidden, hidden
 from columnar_kafka.errors import ConfigError, RegistryError, SchemaError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class RegistryClient:
         Raises:
             ConfigError: settings are not allowed, or the extra ``registry`` is not installed.
         """
+        client = hidden(client)
         self.client: Any = client
         if not hasattr(client, "get_schema"):
             self.client = client_of(client)
@@ -57,8 +59,7 @@ class RegistryClient:
     @property
     def place(self) -> str:
         """The registry's URL without what may be a secret."""
-        urls = str(self.client.config().get("url", "")).split(",")
-        return ", ".join(_without_secrets(url.strip()) for url in urls)
+        return ", ".join(map(_without_secrets, _urls(self.client.config())))
 
     def asked(self, what: str, ask: Any, *args: Any) -> Any:
         """Return what the registry answers; None if it does not exist. Blocks meanwhile.
@@ -134,10 +135,12 @@ def client_of(settings: Mapping[str, Any]) -> Any:
     registry = _confluent(lambda: import_module("confluent_kafka.schema_registry"))
     try:
         numbers = {name: float(settings[name]) for name in _NUMBERS if name in settings}
-        conf = {"timeout": _TIMEOUT_SECONDS, **settings, **numbers}
+        conf = Hidden({"timeout": _TIMEOUT_SECONDS, **settings, **numbers})
         return registry.SchemaRegistryClient.new_client(conf)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the settings of the registry: {error}") from error
+        reason = _shown(error, settings)
+    # The cause has their values.
+    raise ConfigError(f"the settings of the registry: {reason}")
 
 
 def _code(error: Exception) -> int:
@@ -148,6 +151,18 @@ def _code(error: Exception) -> int:
     if status is None or status >= _OF_SERVER:
         return KafkaError._TRANSPORT
     return KafkaError._INVALID_ARG
+
+
+def _shown(error: Exception, settings: Mapping[str, Any]) -> str:
+    """Return an error's text, without what may be a secret in a URL."""
+    text = str(error)
+    for url in _urls(settings):
+        text = text.replace(url, _without_secrets(url))
+    return text
+
+
+def _urls(settings: Mapping[str, Any]) -> list[str]:
+    return [url.strip() for url in str(settings.get("url", "")).split(",")]
 
 
 def _without_secrets(url: str) -> str:

@@ -11,7 +11,7 @@ from columnar_kafka import native
 from columnar_kafka.broker.confluent import ConfluentProducer
 from columnar_kafka.broker.traced_classes import StockProducer, traced
 from columnar_kafka.columns.from_arrow.arrow_input import conform
-from columnar_kafka.config import Arguments
+from columnar_kafka.config import Arguments, hidden
 from columnar_kafka.errors import ForkError, SchemaError
 from columnar_kafka.offsets import GroupMetadata
 from columnar_kafka.producing.above_tracer import AboveTracer
@@ -149,6 +149,7 @@ class Producer(StockProducer):
             ConfigError: ``columnar.encoding`` is ``none``, or an argument is not allowed.
             TypeError, ValueError: not a schema, not a topic's name; as `AvroSerializer` for `conf`.
         """
+        registry = hidden(registry)
         self._check_usable()
         self._pipeline.set_schema(topic, schema, value_format, registry, subject, conf)
 

@@ -29,6 +29,7 @@ from columnar_kafka.cli.ingest import IngestOptions
 from columnar_kafka.cli.options import pairs, read_client_config
 from columnar_kafka.config import Arguments, Hidden
 from columnar_kafka.ingest import (
+    Decoding,
     FenceTable,
     Ingestor,
     IngestSettings,
@@ -37,7 +38,9 @@ from columnar_kafka.ingest import (
     parse_rules,
     verify_topic,
 )
+from columnar_kafka.lake.aside.decoding import PlainDecoder
 from columnar_kafka.lake.options import LakeOptions
+from columnar_kafka.plain import Registry
 from columnar_kafka.producing import pipeline
 from columnar_kafka.testing import FakeKafka
 from spark_sink.columns import MESSAGE
@@ -63,6 +66,8 @@ CATALOG = {"type": "sql", "uri": f"postgresql://user:a/{SECRET}@host/db", "token
 OF_KAFKA = {f"kafka.{key}": str(value) for key, value in CONFIG.items()}
 OPTIONS = {"path": "s3://b/t", "table.source.isolation": "read_committed", **OF_KAFKA}
 OPTIONS |= {f"table.storage.{key}": value for key, value in STORAGE.items()}
+REGISTRY: dict[str, Any] = {"url": f"http://user:{SECRET}@127.0.0.1:9", "max.retries": 0}
+VISIT = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
 ROWS = StructType().add("n", "long")
 OURS = tuple(str(Path(package.__file__).parent) for package in (columnar_kafka, spark_sink))
 
@@ -80,6 +85,11 @@ async def _aio(cls: Any, config: dict[str, Any]) -> Any:
         return made
 
 
+async def _with_schema() -> None:
+    async with AIOProducer(PARQUET) as made:
+        await made.set_schema("t", VISIT, registry=REGISTRY)
+
+
 async def _credentials() -> None:
     async with AIOProducer(PARQUET) as made:
         await made.set_sasl_credentials("user", SECRET, SECRET)
@@ -87,6 +97,12 @@ async def _credentials() -> None:
 
 def lake(table_format: str = "delta", **given: Any) -> Any:
     return open_table(table_format, "s3://bucket/t", storage=STORAGE, **given)
+
+
+def with_schema(registry: dict[str, Any]) -> Any:
+    producer = FakeKafka().Producer(PARQUET)
+    producer.set_schema("t", VISIT, registry=registry)
+    return producer
 
 
 MADE: dict[str, Callable[[], Any]] = {
@@ -114,6 +130,10 @@ MADE: dict[str, Callable[[], Any]] = {
     "sink": lambda: spark_sink.LakeSink(options()),
     "lake writer": lambda: spark_sink.LakeSink(options()).writer(MESSAGE, overwrite=False),
     "epochs": lambda: EpochMarks(Hidden(CONFIG), "x"),
+    "registry": lambda: Registry(REGISTRY),
+    "decoding": lambda: Decoding(registry=REGISTRY),
+    "decoder": lambda: PlainDecoder(Decoding(registry=REGISTRY)),
+    "producer with a registry": lambda: with_schema(REGISTRY | {"url": f"mock://u:{SECRET}@h"}),
 }
 
 
@@ -241,6 +261,17 @@ FAILS: dict[str, Callable[[], Any]] = {
     "aio consumer, no dict": lambda: asyncio.run(_aio(AIOConsumer, [GROUP])),
     "credentials": lambda: Consumer(GROUP).set_sasl_credentials("user", SECRET, SECRET),
     "aio credentials": lambda: asyncio.run(_credentials()),
+    "registry, their key": lambda: Registry({**REGISTRY, "nonsense": SECRET}),
+    "registry, their value": lambda: Registry({**REGISTRY, "timeout": "x"}),
+    "registry, wrong URL": lambda: Registry({"url": f"ftp://user:{SECRET}@h"}),
+    "decoding, their key": lambda: Decoding(registry={**REGISTRY, "nonsense": SECRET}),
+    "producer, registry that is down": lambda: with_schema(REGISTRY),
+    "producer, registry's key": lambda: with_schema({**REGISTRY, "nonsense": SECRET}),
+    "aio producer, registry": lambda: asyncio.run(_with_schema()),
+    "command, registry": lambda: command(
+        *("--registry", f"ftp://u:{SECRET}@h", "--registry-key", f"x={SECRET}")
+    ),
+    "command, registry's key": lambda: command("--registry-key", SECRET),
     "command, client": lambda: command("-X", f"sasl.password={SECRET}", "-X", "nonsense"),
     "command, wrong client": lambda: command("-X", f"sasl.password:{SECRET}"),
     "command, oauth": lambda: command("-X", f"sasl.password={SECRET}", "-X", "oauth_cb=nonsense"),

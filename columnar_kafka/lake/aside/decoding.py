@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from columnar_kafka.config import Hidden
+from columnar_kafka.config import hidden
 from columnar_kafka.errors import ConfigError, SchemaError
 from columnar_kafka.lake.aside.kept_columns import kept_columns
 from columnar_kafka.lake.aside.message_rows import as_bytes, headers_in_bytes
@@ -27,7 +27,7 @@ from columnar_kafka.plain.lenient import tokens_of
 from columnar_kafka.plain.row_formats import ROW_FORMATS, WITH_IDS, registered_rows
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.leading import led_by
-from columnar_kafka.segment.headers import SegmentHeader, header_pairs
+from columnar_kafka.segment.headers import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -164,8 +164,7 @@ class Decoding:
 
     def _check_registry(self) -> None:
         """Check the settings, and hide them in texts."""
-        if isinstance(self.registry, Mapping):
-            object.__setattr__(self, "registry", Hidden(self.registry))
+        object.__setattr__(self, "registry", hidden(self.registry))
         if (self.format, self.schema, self.schema_id, self.lenient) != ("", None, None, None):
             raise ConfigError(
                 "a registry has the schema of each message: leave out format, schema, schema id "
@@ -272,11 +271,7 @@ class PlainDecoder:
     def may_be_native(self, messages: PlainMessages) -> bool:
         """Whether the native core may decode messages by their values alone."""
         header = self._rows.id_header
-        return header is None or not any(
-            name == header
-            for index in range(len(messages))
-            for name, _ in header_pairs(messages.message(index).headers)
-        )
+        return header is None or not messages.core.has_header(header)
 
     def native(self) -> tuple[core.PlainFormat, core.Encoder]:
         """Return what decodes values in the native core, and what encodes their rows.

@@ -105,6 +105,19 @@ impl PlainMessages {
         ))
     }
 
+    /// Whether a message has a header of this name.
+    fn has_header(&self, py: Python<'_>, name: &str) -> bool {
+        let mut scratch = Vec::new();
+        let mut is_named = |pair: &Ref<'_>| {
+            let Some([found, _]) = pair.items() else { return false };
+            found.text().is_some_and(|text| text.is(name.as_bytes(), &mut scratch))
+        };
+        self.messages.iter().any(|message| {
+            let headers = Ref::of_stored(py, &message.headers).items().unwrap_or_default();
+            headers.iter().any(&mut is_named)
+        })
+    }
+
     /// How far the messages from `start` on go that are no more than `rows`, have no more bytes than
     /// `all_bytes`, and values of no more than `value_bytes`; and both of these bytes.
     fn fitting(

@@ -345,6 +345,20 @@ def test_a_table_that_can_widens_a_column(world) -> None:
     assert audited(world) == []
 
 
+def test_unions_of_several_schemas_are_records_of_members(world) -> None:
+    either = ["null", "string", "long", {"type": "record", "name": "P", "fields": []}]
+    either[3]["fields"].append({"name": "x", "type": "int"})  # type: ignore[index]
+    older = record(n="int", u=either)
+    newer = record(n="int", u=either, more=["null", "string"])
+    for number, value in enumerate(("a", 1, {"x": 5}, None, "b", 2, {"x": 6}, "c")):
+        world.send(newer if number in (0, 5) else older, {"n": number, "u": value})
+    assert world.ingest().decoded == 8
+    found = [list((row.get("u") or {}).values()) for row in world.rows()]
+    present = [[part for part in members if part is not None] for members in found]
+    assert present == [["a"], [1], [{"x": 5}], [], ["b"], [2], [{"x": 6}], ["c"]]
+    assert audited(world) == []
+
+
 def test_of_contradicting_schemas_a_new_table_takes_the_first(world) -> None:
     letters = open_dead_letters(str(world.root / "letters"))
     world.rules = world.decoding(dead_letters=letters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Message
+from confluent_kafka.schema_registry import Schema, SchemaRegistryError
 from drifting import Drifting
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from lakes import FENCE
-from landed_alike import ROOM, assert_lands_alike
+from landed_alike import ROOM, assert_lands_alike, assert_rows_land_alike
 from nesting import RandomRows
 from plain_values import avro_values, broken, json_rows, json_values, schema
 from support import by_profile, examples
@@ -51,6 +53,37 @@ def test_random_rows_of_random_types_land_as_they_do_one_by_one(seed: int) -> No
     except ConfigError:  # a map whose keys are no texts
         reject()
     assert_lands_alike(decoding, json_rows(source.rows[:RUNS], rng), rng)
+
+
+class OfSchemas:
+    """A client of a registry that has these schemas, by their ids from 1 on."""
+
+    def __init__(self, schemas: Sequence[Any]) -> None:
+        self._schemas = schemas
+
+    def get_schema(self, number: int) -> Any:
+        if not 0 < number <= len(self._schemas):
+            raise SchemaRegistryError(404, 40403, "Schema not found")
+        return Schema(json.dumps(self._schemas[number - 1]), "AVRO")
+
+    def config(self) -> dict[str, str]:
+        return {"url": "mock://these"}
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**64))
+def test_random_messages_of_a_registrys_schemas_land_as_they_do_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    schemas = [schema(rng) for _ in range(rng.randint(1, 4))]
+    client, values = OfSchemas(schemas), []
+    for number, avro in enumerate(schemas, 1):
+        prefix = b"\0" + number.to_bytes(4, "big")
+        some = avro_values(avro, rng, RUNS // len(schemas))
+        values += [value if value is None else prefix + value for value in some]
+    if rng.random() < 0.7:
+        rng.shuffle(values)
+    values += [b"\0\0\0\0\7", b"", b"none"]
+    assert_rows_land_alike(Decoding(registry=client), values, rng)
 
 
 @settings(max_examples=examples(200))
@@ -182,6 +215,19 @@ def test_the_core_takes_what_the_schema_has(form: str) -> None:
     assert len(rows) + len(good_ones_left) == decoded.rows.num_rows
     assert len(good_ones_left) < 25  # a default, other bases, a name that is repeated
     assert len(rows) > 300
+
+
+def test_a_header_of_any_message_is_found() -> None:
+    headers: list[Any] = [None, [], [("other", b"1"), ("é", None)], [("x", b""), ("né", b"2")]]
+    messages = [
+        message
+        for offset, some in enumerate(headers)
+        for message in messages_at(offset, headers=some)
+    ]
+    core = native.core.read_messages(messages, 0, Message, ROOM)
+    assert core is not None
+    found = [core.has_header(name) for name in ("other", "é", "x", "né", "n", "", "1")]
+    assert found == [True, True, True, True, False, False, False]
 
 
 def messages_at(*offsets: int, partition: int = 0, **more: Any) -> list[Message]:
