@@ -483,6 +483,8 @@ for _name in ("avro", "nested", "many-rows", "unions"):
         shows=f"{SEGMENTS[_name].shows}, written by the native core",
         records=SEGMENTS[_name].records[:60],
         native=True,
+        said_of_avro=None,  # its records are rows
+        datums=(),
     )
 for _compression in ("none", "gzip", "snappy", "lz4", "zstd"):
     SEGMENTS[f"compression-{_compression}"] = Golden(

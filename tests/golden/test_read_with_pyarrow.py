@@ -37,7 +37,7 @@ def test_there_are_golden_segments_each_with_its_meaning_and_they_are_small() ->
     assert len(NAMES) >= 29
     assert sorted(path.stem for path in HERE.glob("*.json")) == NAMES
     files = [*HERE.glob("*.parquet"), *HERE.glob("*.json")]
-    assert sum(path.stat().st_size for path in files) < 220_000
+    assert sum(path.stat().st_size for path in files) < 230_000
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,9 +120,10 @@ def test_each_column_is_compressed_as_it_says(name: str) -> None:
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     codecs = {group.column(i).compression for i in range(group.num_columns)}
     codec = {"none": "UNCOMPRESSED"}.get(meaning["compression"], meaning["compression"].upper())
-    if name.startswith("native-"):
-        codecs -= {"UNCOMPRESSED"}  # columns that do not get smaller
-    assert codecs == {codec}
+    if name.startswith("native-"):  # columns that do not get smaller are not
+        assert codecs <= {codec, "UNCOMPRESSED"}
+    else:
+        assert codecs == {codec}
 
 
 @pytest.mark.parametrize("name", HAS_ITS_TYPES)
