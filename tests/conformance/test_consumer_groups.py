@@ -347,11 +347,11 @@ def with_a_revocation_waiting(make: ConsumerMaker, capfd: Any, protocol: str) ->
 def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
     make, capfd, protocol: str
 ) -> None:
-    """In an eager protocol librdkafka leaves the group before it commits: stock is too late."""
+    if protocol == "range" and not make.of.unwraps:
+        pytest.skip("stock leaves the group before it commits, and may wait in close for ever")
     topic, one = with_a_revocation_waiting(make, capfd, protocol)
     one.close()
-    if make.of.unwraps or protocol != "range":
-        assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [3, 3]
+    assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [3, 3]
 
 
 @EACH_PROTOCOL
