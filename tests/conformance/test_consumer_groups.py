@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,8 @@ from support import eventually
 import columnar_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from consumers import ConsumerMaker
 
@@ -330,36 +333,52 @@ def test_what_was_taken_is_committed_by_closing_while_an_assignment_waits(make) 
         assert make.index(topic, done[-1].offset, mine) == 7
 
 
-def with_a_revocation_waiting(make: ConsumerMaker, capfd: Any, protocol: str) -> tuple[str, Any]:
+@contextmanager
+def stderr(path: Path) -> Iterator[Callable[[], str]]:
+    """Have all that is written to stderr in a file, and yield what reads it.
+
+    capfd loses what librdkafka's threads write while it is read.
+    """
+    before = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield partial(path.read_text, errors="replace")
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def with_a_revocation_waiting(make: ConsumerMaker, folder: Path, protocol: str) -> tuple[str, Any]:
     """Return a topic, and a member that has taken its six records and must give up a partition."""
     topic = topic_of(make, 3, partitions=2)
     config = {"auto__commit__interval__ms": 60_000, **PROTOCOLS[protocol]}
     one, other = make(enable__auto__commit=True, debug="cgrp", **config), make(**config)
     one.subscribe([topic])
     make.take(one, 6)
-    capfd.readouterr()
-    other.subscribe([topic])
-    together(other, until_=lambda _: "wait-unassign-call" in capfd.readouterr().err)
+    with stderr(folder / "stderr") as written:
+        other.subscribe([topic])
+        together(other, until_=lambda _: "wait-unassign-call" in written())
     return topic, one
 
 
 @EACH_PROTOCOL
 def test_what_was_taken_is_committed_by_closing_while_a_revocation_waits(
-    make, capfd, protocol: str
+    make, tmp_path: Path, protocol: str
 ) -> None:
     if protocol == "range" and not make.of.unwraps:
         pytest.skip("stock leaves the group before it commits, and may wait in close for ever")
-    topic, one = with_a_revocation_waiting(make, capfd, protocol)
+    topic, one = with_a_revocation_waiting(make, tmp_path, protocol)
     one.close()
     assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [3, 3]
 
 
 @EACH_PROTOCOL
 def test_what_was_taken_is_committed_by_unsubscribing_while_a_revocation_waits(
-    make, capfd, protocol: str
+    make, tmp_path: Path, protocol: str
 ) -> None:
     """Unlike a close, it leaves the group after the revocation."""
-    topic, one = with_a_revocation_waiting(make, capfd, protocol)
+    topic, one = with_a_revocation_waiting(make, tmp_path, protocol)
     one.unsubscribe()
     until(one, lambda: one.assignment() == [])
     assert [make.committed(topic, partition=partition) for partition in (0, 1)] == [3, 3]
@@ -453,14 +472,17 @@ def test_a_static_member_comes_back_without_a_rebalance(make) -> None:
 
 @pytest.mark.parametrize("make", ["confluent", "ours, segments"], indirect=True)
 @pytest.mark.parametrize("name", ["on_lost", "on_revoke"])
-def test_partitions_that_are_lost_are_told_and_not_committed(make, capfd, name: str) -> None:
+def test_partitions_that_are_lost_are_told_and_not_committed(
+    make, tmp_path: Path, name: str
+) -> None:
     """Where on_lost is not given, on_revoke is called."""
     topic, events = topic_of(make), Events()
     config = {"enable__auto__commit": True, "auto__commit__interval__ms": 60_000, "log_level": 4}
     consumer = make(max__poll__interval__ms=400, **config, **PROTOCOLS["consumer"])
     consumer.subscribe([topic], **events.callbacks("on_assign", name))
-    make.take(consumer, 4)
-    eventually(lambda: "MAXPOLL" in capfd.readouterr().err)
+    with stderr(tmp_path / "stderr") as written:
+        make.take(consumer, 4)
+        eventually(lambda: "MAXPOLL" in written())
     assert make.committed(topic) == -1001
     messages = until(consumer, lambda: (name, [0]) in events.log)
     assert make.committed(topic) == -1001
