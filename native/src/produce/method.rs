@@ -98,7 +98,8 @@ unsafe extern "C" fn produce(
 fn give_up(batches: &Bound<'_, PyAny>) -> Option<PyResult<()>> {
     let py = batches.py();
     let batches = batches.cast::<OpenBatches>().ok()?;
-    match batches.get().try_get(py)?.give_up(py) {
+    let is_pythons = batches.get().try_get(py)?.give_up(py); // in use no more: what follows logs
+    match is_pythons {
         true => panics::tell(py).err().map(Err),
         false => Some(Err(panics::error(py))),
     }
