@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from columnar_kafka.columns.native_format import NotNativeError, row_format
 from columnar_kafka.errors import RowError, SchemaError
 from columnar_kafka.plain.avro_rows import AvroRows
 from columnar_kafka.plain.json_rows import JsonRows
+from columnar_kafka.plain.registry_client import ByRegistry
 from columnar_kafka.plain.rows import PlainRows
 from columnar_kafka.plain.schemas_by_id import HEADERS, Said, SchemasById, said_of
 from columnar_kafka.schema import RecordSchema
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegisteredRows", "RegisteredValue", "registered_rows"]
 
-_asked: Final = list[tuple[Any, SchemasById]]()  # of this process, by their clients or settings
-_lock: Final = threading.Lock()  # for these
+_asked: Final = ByRegistry(SchemasById)  # of this process
 
 
 def registered_rows(registry: Any) -> RegisteredRows:
@@ -45,13 +44,7 @@ def registered_rows(registry: Any) -> RegisteredRows:
     Raises:
         ConfigError: see `RegistryClient`.
     """
-    with _lock:
-        for given, schemas in _asked:
-            if given is registry or given == registry:
-                return RegisteredRows(schemas)
-        schemas = SchemasById(registry)
-        _asked.append((registry, schemas))
-        return RegisteredRows(schemas)
+    return RegisteredRows(_asked.of(registry))
 
 
 class RegisteredValue(NamedTuple):

@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from columnar_kafka.config import hidden
 from columnar_kafka.errors import ColumnarError, ConfigError, RegistryError, SchemaError
-from columnar_kafka.plain.registry_client import RegistryClient, avro_serializer, context, parsed
+from columnar_kafka.plain.registry_client import (
+    ByRegistry,
+    RegistryClient,
+    avro_serializer,
+    context,
+    parsed,
+)
 from columnar_kafka.schema import RecordSchema
 from columnar_kafka.schema.avro import record_of_list, with_types
 from columnar_kafka.schema.to_avro import faithful_avro
@@ -68,25 +73,15 @@ class Registries:
 
     def __init__(self) -> None:
         """Ask nobody yet."""
-        self._clients: list[tuple[Any, RegistryClient]] = []
+        self._clients = ByRegistry(RegistryClient)
         self._answers: dict[str, _Answer] = {}
-        self._lock = threading.Lock()  # for the clients
 
     def registration(self, registry: Any, topic: str, *request: Any) -> Registration:
         """Return a request, of the arguments of `Producer.set_schema`.
 
         Raises: see `RegistryClient` and `Registration`.
         """
-        return Registration(self._client(registry), self._answers, topic, *request)
-
-    def _client(self, registry: Any) -> RegistryClient:
-        with self._lock:
-            for given, client in self._clients:
-                if given is registry or given == registry:
-                    return client
-            client = RegistryClient(registry)
-            self._clients.append((hidden(registry), client))
-            return client
+        return Registration(self._clients.of(registry), self._answers, topic, *request)
 
 
 class Registration:

@@ -6,9 +6,10 @@ Needs the extra ``registry``, of which this module itself loads nothing.
 from __future__ import annotations
 
 import json
+import threading
 import weakref
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError
@@ -19,7 +20,16 @@ from columnar_kafka.errors import ConfigError, RegistryError, SchemaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["RegistryClient", "avro_serializer", "client_of", "context", "parsed"]
+__all__ = [
+    "ByRegistry",
+    "RegistryClient",
+    "avro_serializer",
+    "client_of",
+    "context",
+    "parsed",
+]
+
+T = TypeVar("T")
 
 _NOT_FOUND: Final = 404
 _DENIED: Final = (401, 403)
@@ -100,6 +110,28 @@ class RegistryClient:
                 raise SchemaError(f"it refers to {what}, which does not exist")
             yield from self._referenced(found.schema, seen)
             yield parsed(found.schema.schema_str)
+
+
+class ByRegistry(Generic[T]):
+    """What is made of each registry once: of a client, or of settings that are equal.
+
+    For any thread.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._made: list[tuple[Any, T]] = []
+        self._lock = threading.Lock()
+
+    def of(self, registry: Any) -> T:
+        """Return what is made of a registry. Raises whatever making it raises."""
+        with self._lock:
+            for given, made in self._made:
+                if given is registry or given == registry:
+                    return made
+            made = self._make(registry)
+            self._made.append((hidden(registry), made))
+            return made
 
 
 def parsed(text: str | None) -> Any:

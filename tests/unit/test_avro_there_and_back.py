@@ -14,53 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_values import avro_values, fields, schema
 from support import examples
+from there_and_back import there_and_back
 
 from columnar_kafka import native
 from columnar_kafka.plain.avro_rows import AvroRows
-from columnar_kafka.segment.headers import is_segment
-from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CONFIG = {"columnar.encoding": "parquet", "columnar.value.format": "avro"}
 WAYS = [True, False] if native.enabled else [False]
 HEADERS = [b"", b"\0\0\0\0\7", b"\0\xff\xff\xff\xff"]
-
-
-def there_and_back(
-    avro: Any, values: Sequence[Any], *, produced: bool, consumed: bool
-) -> tuple[list[bytes], list[bool]]:
-    """Return what is consumed of values, and of each whether it was a record in between.
-
-    `produced` and `consumed` say where the core is on.
-    """
-    kafka = FakeKafka()
-    kafka.create_topic("t", 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "enabled", produced)
-        with kafka.Producer({**CONFIG, "columnar.linger.ms": 60_000}) as producer:
-            producer.set_schema("t", avro)
-            for value in values:
-                producer.produce("t", value)
-        patch.setattr(native, "enabled", consumed)
-        consumer = kafka.Consumer({**CONFIG, "group.id": "g"})
-        consumer.assign([TopicPartition("t", 0, 0)])
-        messages = consumer.consume(len(values) + 1, 0)
-    assert all(message.error() is None for message in messages)
-    segments = {
-        offset
-        for offset, message in enumerate(kafka.messages("t"))
-        if is_segment(message.headers())
-    }
-    found = [message.value() for message in messages]
-    return found, [message.kafka_offset() in segments for message in messages]
 
 
 def is_canonical(avro: Any, datum: bytes) -> bool:

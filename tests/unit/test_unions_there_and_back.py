@@ -6,22 +6,18 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import examples
+from there_and_back import there_and_back
 from union_values import Schemas, Values, shown
 
-from columnar_kafka import RowError, native
+from columnar_kafka import native
 from columnar_kafka.columns.columns_to_rows import to_rows
 from columnar_kafka.plain.avro_rows import AvroRows
 from columnar_kafka.plain.core_rows import CoreValues
-from columnar_kafka.segment.headers import is_segment
-from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
 WAYS = [True, False] if native.enabled else [False]
@@ -41,45 +37,6 @@ class Case:
         self.expected = [shown(self.values.read(datum)) for datum in self.datums]
         self.named = [named for _, named, _ in made]
         self.bare = [bare for _, _, bare in made]
-
-
-def there_and_back(
-    avro: Any, values: Sequence[Any], form: str, *, produced: bool, consumed: bool
-) -> tuple[list[Any], list[bool]]:
-    """Return what is consumed, None for what is refused, and of each whether it was a record.
-
-    `produced` and `consumed` say where the core is on.
-    """
-    kafka = FakeKafka()
-    kafka.create_topic("t", 1)
-    config = {"columnar.encoding": "parquet", "columnar.value.format": form}
-    kept = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "enabled", produced)
-        with kafka.Producer({**config, "columnar.linger.ms": 60_000}) as producer:
-            producer.set_schema("t", avro)
-            for value in values:
-                try:
-                    producer.produce("t", value)
-                except RowError:
-                    kept.append(False)
-                else:
-                    kept.append(True)
-        patch.setattr(native, "enabled", consumed)
-        consumer = kafka.Consumer({**config, "group.id": "g"})
-        consumer.assign([TopicPartition("t", 0, 0)])
-        messages = consumer.consume(len(values) + 1, 0)
-    assert all(message.error() is None for message in messages)
-    segments = {
-        offset
-        for offset, message in enumerate(kafka.messages("t"))
-        if is_segment(message.headers())
-    }
-    found = iter([message.value() for message in messages])
-    assert len(messages) == sum(kept)
-    return [next(found) if is_kept else None for is_kept in kept], [
-        message.kafka_offset() in segments for message in messages
-    ]
 
 
 @pytest.mark.parametrize("way", WAYS)

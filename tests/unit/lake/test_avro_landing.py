@@ -9,8 +9,8 @@ from lakes import GENERATIONS, DirectoryLake, audit
 from plain_values import avro_values, fields
 
 from columnar_kafka.ingest import Decoding, Rules
+from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.lake.landing.stage import land
-from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.plain.avro_rows import AvroRows
 from columnar_kafka.segment.headers import is_segment
 from columnar_kafka.testing import FakeKafka
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+    from columnar_kafka.lake.model import SourceMessage
 
 SCHEMA = {"type": "record", "name": "R", "fields": fields()}
 HEADER = b"\0\0\0\0\7"
@@ -36,18 +38,7 @@ def messages(values: Sequence[bytes], value_format: str | None) -> list[SourceMe
             producer.set_schema("t", SCHEMA, value_format=value_format)
         for number, value in enumerate(values):
             producer.produce("t", value, key=b"%04d" % number, timestamp=1000 + number)
-    return [
-        SourceMessage(
-            topic="t",
-            partition=0,
-            offset=offset,
-            headers=message.headers(),
-            value=message.value(),
-            key=message.key(),
-            timestamp=message.timestamp()[1],
-        )
-        for offset, message in enumerate(kafka.messages("t"))
-    ]
+    return list(map(source_message, kafka.messages("t")))
 
 
 def landed(lake: DirectoryLake, sent: Sequence[SourceMessage], verify: Any) -> pa.Table:

@@ -10,12 +10,14 @@ import pytest
 from lakes import GENERATIONS, DirectoryLake, compared, lake_at, targets
 
 from columnar_kafka.ingest import Decoding, Rules
+from columnar_kafka.ingest.reader import source_message
 from columnar_kafka.lake.landing.stage import land
-from columnar_kafka.lake.model import SourceMessage
 from columnar_kafka.testing import FakeKafka
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from columnar_kafka.lake.model import SourceMessage
 
 
 def record(name: str, **types: Any) -> dict[str, Any]:
@@ -58,18 +60,7 @@ def messages(last: Any) -> list[SourceMessage]:
             producer.produce("t", datum(row))
         producer.set_schema("t", last)
         producer.produce("t", {"at": "last"})
-    return [
-        SourceMessage(
-            topic="t",
-            partition=0,
-            offset=offset,
-            headers=message.headers(),
-            value=message.value(),
-            key=message.key(),
-            timestamp=message.timestamp()[1],
-        )
-        for offset, message in enumerate(kafka.messages("t"))
-    ]
+    return list(map(source_message, kafka.messages("t")))
 
 
 def value_of(stored: Any) -> Any:
